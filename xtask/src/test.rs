@@ -30,6 +30,9 @@ const FROM_NOTHING: [(&str, &str); 3] = [
     ("CARGO_PROFILE_TEST_DEBUG", "0"),
 ];
 
+/// The file in cargo's folder that says that the workspace was built there with [`FROM_NOTHING`].
+const MARK: &str = "from-nothing";
+
 /// The packages whose tests begin first: their tests take longest, and those of `cli` mostly wait.
 const FIRST: [&str; 2] = ["cli", "lab"];
 
@@ -46,7 +49,8 @@ enum Job {
 /// tests wait. Prints the results of each program at its end, each reason for a skipped test, and
 /// the sum. With arguments, runs only the tests of the workspace that they choose.
 pub fn run(extra: &[&str]) -> Result<(), String> {
-    let from_nothing = is_from_nothing(&crate::root());
+    let target = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
+    let from_nothing = is_from_nothing(&crate::root().join(target).join("debug"));
     let workspace = |more: &[&str]| {
         let mut command = crate::cargo();
         command
@@ -112,13 +116,26 @@ pub fn run(extra: &[&str]) -> Result<(), String> {
     })
 }
 
-/// Returns whether cargo has never built the core with its cache for changes.
-fn is_from_nothing(root: &Path) -> bool {
-    let target = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
-    let cache = fs::read_dir(root.join(target).join("debug/incremental"));
-    !cache.is_ok_and(|mut entries| {
-        entries.any(|e| e.is_ok_and(|e| e.file_name().to_string_lossy().starts_with("txweir_core-")))
-    })
+/// Returns whether the workspace is built with [`FROM_NOTHING`] in this folder of cargo's: the core
+/// was never built there, or it was built there with these settings alone. A folder in which
+/// somebody works has a cache for changes, and keeps its own settings when the cache is removed.
+/// Marks the folder accordingly.
+fn is_from_nothing(debug: &Path) -> bool {
+    let holds = |folder: &str, prefix: &str, suffix: &str| {
+        let names = fs::read_dir(debug.join(folder)).into_iter().flatten().flatten();
+        let mut names = names.map(|entry| entry.file_name().to_string_lossy().into_owned());
+        names.any(|name| name.starts_with(prefix) && name.ends_with(suffix))
+    };
+    let mark = debug.join(MARK);
+    let has_cache = holds("incremental", "txweir_core-", "");
+    let is_built = holds("deps", "libtxweir_core-", ".rlib");
+    let from_nothing = !has_cache && (!is_built || mark.exists());
+    // Without the mark, the next run would only build with the folder's own settings.
+    let _ = match from_nothing {
+        true => fs::create_dir_all(debug).and_then(|()| fs::write(&mark, "")),
+        false => fs::remove_file(&mark),
+    };
+    from_nothing
 }
 
 fn print(line: &str) {
@@ -225,6 +242,29 @@ impl Sum {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A folder whose cache for changes was removed is that of somebody who works in it, unless it
+    /// was built from nothing before.
+    #[test]
+    fn what_a_folder_holds_decides_on_the_settings() {
+        let folder = std::env::temp_dir().join(format!("txweir-xtask-test-{}", std::process::id()));
+        let debug = folder.join("debug");
+        let make = |name: &str| {
+            let path = debug.join(name);
+            fs::create_dir_all(path.parent().expect("a folder")).expect("make a folder");
+            fs::write(path, "").expect("make a file");
+        };
+        assert!(is_from_nothing(&debug), "nothing is there");
+        make("deps/libxtask-1.rlib");
+        assert!(is_from_nothing(&debug), "the core is not there");
+        make("deps/libtxweir_core-1.rlib");
+        assert!(is_from_nothing(&debug), "built from nothing");
+        make("incremental/txweir_core-1");
+        assert!(!is_from_nothing(&debug), "somebody works there");
+        fs::remove_dir_all(debug.join("incremental")).expect("remove the cache");
+        assert!(!is_from_nothing(&debug), "somebody works there, and has removed the cache");
+        fs::remove_dir_all(folder).expect("remove the folder");
+    }
 
     #[test]
     fn counts_results_and_keeps_reasons() {

@@ -4,6 +4,9 @@ use hdrhistogram::Histogram;
 use serde::Serialize;
 use txweir_core::Nanos;
 
+/// The longest time that histograms tell apart: a run is rarely longer.
+const HOUR: Nanos = Nanos::from_secs(3_600);
+
 /// A distribution of times, to three significant digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Times {
@@ -19,6 +22,9 @@ pub struct Times {
     pub p99_ns: u64,
     /// The longest.
     pub max_ns: u64,
+    /// Number of times of an hour or more, each of which counts as an hour in the percentiles.
+    #[serde(skip_serializing_if = "crate::report::is_zero")]
+    pub hour_or_more: u64,
 }
 
 impl Times {
@@ -31,14 +37,26 @@ impl Times {
             p95_ns: h.value_at_quantile(0.95),
             p99_ns: h.value_at_quantile(0.99),
             max_ns: h.max(),
+            hour_or_more: hour_or_more(h),
         })
     }
 }
 
 /// Returns an empty histogram of nanoseconds from 1 ns to 1 h with three significant digits.
 pub fn histogram() -> Histogram<u64> {
-    Histogram::new_with_bounds(1, 3_600_000_000_000, 3)
-        .unwrap_or_else(|_| unreachable!("valid constant bounds"))
+    Histogram::new_with_bounds(1, HOUR.0, 3).unwrap_or_else(|_| unreachable!("valid constant bounds"))
+}
+
+/// Adds a time to such a histogram. A time of zero counts as 1 ns, and one beyond an hour as an
+/// hour: the histogram itself has places for some longer times, and puts the longest in front of
+/// them.
+pub(crate) fn record(h: &mut Histogram<u64>, time: Nanos) {
+    h.saturating_record(time.0.clamp(1, HOUR.0));
+}
+
+/// Returns the number of the times that count as an hour.
+fn hour_or_more(h: &Histogram<u64>) -> u64 {
+    h.count_at(HOUR.0)
 }
 
 /// Most that a share and its product with a number deviate for their roundings, as a part of the
@@ -69,7 +87,7 @@ impl Dist {
         // The histogram begins at one nanosecond.
         match time.0 {
             0 => self.zeros += 1,
-            ns => self.histogram.saturating_record(ns),
+            _ => record(&mut self.histogram, time),
         }
     }
     /// Returns the number of times.
@@ -107,6 +125,7 @@ impl Dist {
             p95_ns: self.quantile(0.95).0,
             p99_ns: self.quantile(0.99).0,
             max_ns: self.max_ns,
+            hour_or_more: hour_or_more(&self.histogram),
         })
     }
     /// Returns the time at each whole percent from 0 (the shortest) to 100 (the longest): 101
@@ -172,6 +191,27 @@ mod tests {
         assert_eq!((percents.len(), percents[99], percents[100]), (101, 0, 7));
         zeros.reset();
         assert_eq!((zeros.times(), zeros.percents()), (None, Vec::new()));
+    }
+
+    /// No longer time counts less than a shorter one.
+    #[test]
+    fn times_beyond_an_hour_count_as_an_hour() {
+        let is_hour = |ns: u64| ns.abs_diff(HOUR.0) <= HOUR.0 / 1000;
+        let (mut d, mut h) = (Dist::default(), histogram());
+        for seconds in [1, 4_000, 5_000, 9_000] {
+            d.add(Nanos::from_secs(seconds));
+            record(&mut h, Nanos::from_secs(seconds));
+        }
+        let t = d.times().unwrap();
+        assert_eq!((t.count, t.hour_or_more, t.max_ns), (4, 3, 9_000_000_000_000));
+        assert!(d.quantile(0.25) < Nanos::from_secs(2) && is_hour(t.p50_ns) && is_hour(t.p99_ns), "{t:?}");
+        let t = Times::of(&h).unwrap();
+        assert_eq!((t.count, t.hour_or_more), (4, 3));
+        assert!(is_hour(t.p50_ns) && is_hour(t.p99_ns) && is_hour(t.max_ns), "{t:?}");
+        (d, h) = (Dist::default(), histogram());
+        d.add(Nanos::from_secs(3_500));
+        record(&mut h, Nanos::ZERO);
+        assert_eq!([d.times(), Times::of(&h)].map(|t| t.map(|t| t.hour_or_more)), [Some(0); 2]);
     }
 
     /// Of times that the histogram tells apart, a share is the time of its rank: no rounding gives

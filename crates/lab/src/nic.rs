@@ -23,6 +23,7 @@ use crate::link::{Link, LinkConfig};
 use transmit::Transmit;
 
 pub use counts::{Gauge, NicCounts};
+pub(crate) use device::Released;
 pub use filtering::{Moved, Site};
 pub use policy::{HostDevice, apply, targets};
 pub use probe::{NodeProbe, PartProbe, Probe, Stage};
@@ -231,25 +232,30 @@ impl Nic {
         }
     }
 
-    /// Takes a unit that has left it, or was dropped, and lay below a socket of its host: the end
-    /// that sent it, and how much it counts.
-    pub(crate) fn take_released(&mut self) -> Option<(u32, u32)> {
+    /// Takes a unit that has left it, or was dropped, and lay below a socket of its host.
+    pub(crate) fn take_released(&mut self) -> Option<Released> {
         self.transmit.device.released.pop()
     }
     /// Passes packets on within the call that handed one over, if the device takes every packet at
     /// once, as one does that hands packets to another host of the same machine. Takes the units of
-    /// this end that have left or were dropped; returns how much they count.
-    pub fn pass_on(&mut self, engine: &mut Engine<NetEvent>, end: u32) -> u32 {
+    /// this end that have left or were dropped; returns how much those count that it has sent
+    /// `since`.
+    pub(crate) fn pass_on(&mut self, engine: &mut Engine<NetEvent>, end: u32, since: Instant) -> u32 {
         if !matches!(self.transmit.device.wire.config().completion, Completion::Immediate) {
             return 0;
         }
         self.kick(engine);
         let mut sum = 0;
-        self.transmit.device.released.retain(|(of, bytes)| {
-            sum += if *of == end { *bytes } else { 0 };
-            *of != end
+        self.transmit.device.released.retain(|unit| {
+            sum += if unit.end == end && unit.sent >= since { unit.bytes } else { 0 };
+            unit.end != end
         });
         sum
+    }
+    /// Notes that this unit has left.
+    #[cfg(test)]
+    pub(crate) fn has_released(&mut self, unit: Released) {
+        self.transmit.device.released.push(unit);
     }
     /// Takes the ends that will be told later of units that the device has got since the last call.
     pub(crate) fn take_pushed(&mut self) -> impl Iterator<Item = u32> {

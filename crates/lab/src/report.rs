@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use txweir_core::sched::node::Node;
 use txweir_core::{DropReason, Instant, MarkReason, Nanos};
 
-use crate::dist::{Times, histogram};
+use crate::dist::{Times, histogram, record};
 use crate::net::{Group, Load, Net};
 use crate::nic::{Gauge, Nic};
 use crate::report::apps::{FlowsReport, QuestionsReport, VideoReport, VoiceReport};
@@ -249,7 +249,7 @@ fn of_machines(net: &Net, planned: &Planned, hosts: &[String], time: Nanos) -> T
     };
     let mut latency = histogram();
     for time in &planned.outcomes[0].times {
-        latency.saturating_record((*time).max(1));
+        record(&mut latency, Nanos(*time));
     }
     let bytes = latency.len().saturating_mul(request.saturating_add(response));
     group(&planned.group, hosts, &client, bytes, again, time).with_transactions(&latency, time)
@@ -334,7 +334,7 @@ fn traffic(net: &Net, number: usize, hosts: &[String], time: Nanos) -> TrafficRe
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
-const fn is_zero(n: &u64) -> bool {
+pub(crate) const fn is_zero(n: &u64) -> bool {
     *n == 0
 }
 

@@ -8,7 +8,7 @@ pub mod voice;
 
 use hdrhistogram::Histogram;
 
-use crate::dist::histogram;
+use crate::dist::{histogram, record};
 use crate::frame::{Frame, put};
 use crate::ip::{Addr, Family, Header};
 use crate::tagged::ETHERNET;
@@ -183,7 +183,7 @@ impl Sink {
     pub fn deliver(&mut self, now: Instant, frame: &Frame) {
         self.received += 1;
         self.bytes += u64::from(frame.len());
-        self.delay.saturating_record(now.saturating_since(frame.sent).0.max(1));
+        record(&mut self.delay, now.saturating_since(frame.sent));
         let number = frame.head().number().unwrap_or(0);
         if self.note(number) {
             self.again += 1;

@@ -64,6 +64,20 @@ impl Process {
     }
 }
 
+/// Returns the command of a program that ends with the thread that starts it, also when a signal
+/// kills the process of that thread and no destructor runs. Where util-linux has no such `setpriv`,
+/// it is the plain command, whose process may go on then.
+pub fn bound(program: &Path) -> Command {
+    let words = ["--pdeathsig", "KILL", "--"];
+    let tried = Command::new("setpriv").args(words).arg("true").output();
+    if !tried.is_ok_and(|out| out.status.success()) {
+        return Command::new(program);
+    }
+    let mut command = Command::new("setpriv");
+    command.args(words).arg(program);
+    command
+}
+
 /// Returns the words by which a system call that is forbidden by mistake kills the program, where
 /// the kernel has filters; those that start it without, where it has none.
 pub fn confined() -> &'static [&'static str] {

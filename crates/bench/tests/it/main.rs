@@ -5,4 +5,5 @@ mod bql;
 mod fairsend;
 mod mqprio;
 mod prioack;
+mod processes;
 mod rows;

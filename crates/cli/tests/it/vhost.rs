@@ -17,7 +17,8 @@ use serde_json::Value;
 use txweir_device::testnet::NetNs;
 
 use crate::common::{
-    Folder, PATIENCE, Process, Running, TXWEIR, confined, kernel_or_skip, machine, skip_unless_possible,
+    Folder, PATIENCE, Process, Running, TXWEIR, bound, confined, kernel_or_skip, machine,
+    skip_unless_possible,
 };
 
 /// Longest time for a machine to boot, to send for some seconds, and to halt, on a busy machine.
@@ -82,7 +83,7 @@ impl Site {
     fn boot(&self, work: &str) -> String {
         fs::write(self.folder.join("work"), work).expect("write a script");
         let folder = self.folder.to_str().expect("text");
-        let mut command = Command::new(&self.kernel);
+        let mut command = bound(&self.kernel);
         // It makes the kernel's calls of ptrace fit processors with AMX.
         command.env("LD_PRELOAD", self.kernel.with_file_name("fixed.so"));
         command.args(["mem=192M", "root=/dev/root", "rootfstype=hostfs", "rootflags=/", "ro", "quiet"]);

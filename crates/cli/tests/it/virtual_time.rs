@@ -4,10 +4,9 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 use std::time::Duration;
 
-use crate::common::{Folder, Process, kernel_or_skip};
+use crate::common::{Folder, Process, bound, kernel_or_skip};
 
 /// The tests of this binary that run there: whatever they send has its time on a modelled wire, or
 /// its number. Time would stand still for a sender that only a clock ends.
@@ -33,7 +32,7 @@ const PATIENCE: Duration = Duration::from_secs(600);
 fn tested(kernel: &Path, tests: &[&str]) -> String {
     let folder = Folder::new("virtual");
     let init = folder.script(include_str!("virtual_time/init.sh"));
-    let mut command = Command::new(kernel);
+    let mut command = bound(kernel);
     command.args(["mem=512M", "root=/dev/root", "rootfstype=hostfs", "rootflags=/", "ro"]);
     command.args(["time-travel=inf-cpu", "con=null", "con0=null,fd:1"]).arg(format!("init={init}"));
     // Words with a value that the kernel does not know are the environment of process 1.

@@ -16,6 +16,8 @@ const DASHES = [[], [8, 4], [2, 3], [10, 3, 2, 3]];
 const STAGES = ["classifier", "qdisc", "ring"];
 // Of the largest latency to the smallest: beyond it a linear scale shows only the largest.
 const LOG_FROM_RATIO = 15;
+// Kinds of groups, those that wait for answers first, bulk last, as the verdict has them.
+const ORDER = ["rr", "udprr", "dns", "cbr", "replay", "voice", "video", "short", "stream", "quic"];
 // Most lines of a chart: beyond, the busiest ones.
 const LINES_MAX = 32;
 
@@ -102,8 +104,8 @@ function groups() {
       all.get(name).of[k] = group;
     }
   });
-  const rank = { rr: 0, cbr: 1, replay: 2, stream: 3 };
-  return [...all.values()].sort((a, b) => (rank[a.kind] ?? 4) - (rank[b.kind] ?? 4));
+  const rank = ({ kind }) => (ORDER.includes(kind) ? ORDER.indexOf(kind) : ORDER.length);
+  return [...all.values()].sort((a, b) => rank(a) - rank(b));
 }
 
 /** Colours as the style sheet has them for the theme of the moment: a canvas cannot read `light-dark()` itself. */

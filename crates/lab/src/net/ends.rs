@@ -1,6 +1,6 @@
 //! Connection ends at their hosts, of TCP and of QUIC: from a connection to its NIC.
 
-use txweir_core::{DropReason, Nanos};
+use txweir_core::{DropReason, Instant, Nanos};
 
 use super::{Ground, QUICS};
 use crate::cpu::Cpu;
@@ -45,12 +45,13 @@ impl End {
         Self { conn, alarm, host, far, group, waiting, idle, woken }
     }
 
-    /// Lets the end, whose number is `n`, hand frames to its NIC. `application` runs its
-    /// application alone, on this processor, which then reads so much after the present; without
-    /// it, only the stack works.
+    /// Lets the end, whose number is `n` and whose own units are those sent `since`, hand frames to
+    /// its NIC. `application` runs its application alone, on this processor, which then reads so
+    /// much after the present; without it, only the stack works.
     pub(super) fn send(
         &mut self,
         n: u32,
+        since: Instant,
         ground: &mut Ground,
         application: Option<(Nanos, &mut Cpu)>,
     ) -> Sent {
@@ -78,7 +79,7 @@ impl End {
             if let Some(numbers) = numbers.filter(|_| !matches!(handed, Handed::Back(_))) {
                 meters.sent(now, n, numbers);
             }
-            Reply { handed, passed: if calls { at.nic.pass_on(engine, n) } else { 0 } }
+            Reply { handed, passed: if calls { at.nic.pass_on(engine, n, since) } else { 0 } }
         };
         let (took, readings) = if let Some((late, cpu)) = application {
             let acted = self.conn.poll_application(now, late, cpu, &mut sink);

@@ -222,6 +222,13 @@ impl Flows {
         Looked { took, over }
     }
 
+    /// Returns the time at which the flow was opened whose first end is `first`, or the last flow
+    /// of that place.
+    pub(super) fn opened(&self, first: u32) -> Instant {
+        let place = self.places.binary_search_by_key(&first, |p| p.end);
+        place.map_or(Instant::ZERO, |number| self.places[number].opened)
+    }
+
     fn ended(&mut self, size: u64, took: Nanos) {
         self.counts.finished += 1;
         self.times[0].add(took);
@@ -243,5 +250,60 @@ const fn read(server: &Conn) -> u64 {
     match server.app() {
         App::Sink(sink) => sink.read,
         _ => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use txweir_core::Rate;
+    use txweir_core::model::wire::WireConfig;
+    use txweir_core::path::txpath::PathConfig;
+
+    use super::*;
+    use crate::cpu::Cpu;
+    use crate::link::LinkConfig;
+    use crate::net::{Load, Net};
+    use crate::nic::{NicConfig, Released};
+    use crate::tcp::TcpConfig;
+
+    /// Returns a net whose only place has its second flow since 10 s, which fills the queue of its
+    /// host; and the host's NIC.
+    fn second_flow() -> (Net, u32) {
+        let mut net = Net::new(1);
+        let [a, b] = [(); 2].map(|()| net.host(TcpConfig::default(), Cpu::default()));
+        let [nic, _] = [(a, b), (b, a)].map(|(from, to)| {
+            let wire = WireConfig { rate: Rate::from_bits(1_000_000), ..WireConfig::default() };
+            let link = LinkConfig { delay: Nanos::from_millis(5), ..LinkConfig::default() };
+            net.link(from, to, NicConfig { path: PathConfig::default(), wire, link, seed: 1 }).unwrap()
+        });
+        let sizes = Sizes::list(&[(500_000, 1)]).unwrap();
+        net.group(Group {
+            from: a,
+            to: b,
+            count: 1,
+            load: Load::Short(Short { sizes, gap: None, at_once: 1 }),
+            arrivals: Arc::from([Nanos::ZERO, Nanos::from_secs(10)]),
+            ..Group::default()
+        })
+        .unwrap();
+        net.run(Instant::from_secs(12));
+        (net, nic)
+    }
+
+    /// Small queues hold a sender until its own units have left, not those of the flow before.
+    #[test]
+    fn a_unit_of_an_earlier_flow_is_none_of_the_next_one() {
+        let (mut net, nic) = second_flow();
+        let flows = net.traffic.groups[0].flows.as_ref().unwrap();
+        assert_eq!((flows.places.len(), flows.counts.opened, flows.open()), (1, 2, 1));
+        let mut wakes = |sent: Instant| {
+            net.ground.links.nic_mut(nic).has_released(Released { end: 0, bytes: 2_000, sent });
+            net.traffic.kick(nic, &mut net.ground);
+            net.traffic.has_turns()
+        };
+        assert!(!wakes(Instant::from_secs(3)), "a unit of the first flow");
+        assert!(wakes(Instant::from_secs(11)), "a unit of its own");
     }
 }

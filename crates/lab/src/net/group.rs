@@ -147,4 +147,10 @@ impl GroupState {
         let (latency, before) = (crate::dist::histogram(), Counters::default());
         Self { group, latency, first, before, flows }
     }
+
+    /// Returns the time since which an end of the group sends for itself: units that were sent
+    /// before are those of an earlier flow of its place.
+    pub(super) fn since(&self, end: u32) -> Instant {
+        self.flows.as_ref().map_or(Instant::ZERO, |flows| flows.opened(end & !1))
+    }
 }

@@ -15,6 +15,7 @@ use super::turns::{Turn, Turns};
 use super::{Ground, MACHINES, QUICS, SINKS};
 use crate::app::{App, Pace};
 use crate::cpu::Cpu;
+use crate::dist::record;
 use crate::event::NetEvent;
 use crate::frame::Frame;
 use crate::tcp::{Addr, Conn, TcpConfig};
@@ -154,7 +155,7 @@ impl Traffic {
     fn took(&mut self, group: u32, took: Option<Nanos>, ground: &mut Ground) {
         let Some(took) = took else { return };
         if ground.meters.from.is_some() {
-            self.groups[group as usize].latency.saturating_record(took.0.max(1));
+            record(&mut self.groups[group as usize].latency, took);
         }
         ground.meters.add(group, took);
     }
@@ -246,8 +247,9 @@ impl Traffic {
             return None;
         }
         let group = end.group;
+        let since = self.groups[group as usize].since(n);
         let cpu = &mut self.hosts[end.host as usize].cpu;
-        let sent = end.send(n, ground, application.map(|late| (late, cpu)));
+        let sent = end.send(n, since, ground, application.map(|late| (late, cpu)));
         self.turns.count(sent.readings);
         self.took(group, sent.took, ground);
         self.look_at_flow(n, ground);
@@ -289,9 +291,11 @@ impl Traffic {
         loop {
             let at = ground.links.nic_mut(nic);
             at.kick(&mut ground.engine);
-            while let Some((end, bytes)) = at.take_released() {
-                if self.ends[end as usize].conn.released(bytes) {
-                    self.turns.free(end);
+            while let Some(unit) = at.take_released() {
+                let end = &mut self.ends[unit.end as usize];
+                let since = self.groups[end.group as usize].since(unit.end);
+                if unit.sent >= since && end.conn.released(unit.bytes) {
+                    self.turns.free(unit.end);
                 }
             }
             for end in at.take_pushed() {

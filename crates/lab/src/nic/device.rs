@@ -14,14 +14,24 @@ use txweir_core::{DropReason, Ecn, Instant, Meta, Tally, TxQueue};
 use super::probe::Probe;
 use crate::frame::{Below, Frame};
 
+/// A unit that has left or was dropped, and lay below a socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Released {
+    /// The end that sent it.
+    pub(crate) end: u32,
+    /// The bytes that it counts.
+    pub(crate) bytes: u32,
+    /// The time at which its sender's stack handed it over.
+    pub(crate) sent: Instant,
+}
+
 /// A wire that may be watched.
 #[derive(Debug)]
 pub(super) struct Device {
     pub(super) wire: Wire<Frame>,
     pub(super) probe: Option<Box<Probe>>,
-    /// Units that have left or were dropped and lay below a socket: the end that sent it, and how
-    /// much it counts.
-    pub(super) released: Vec<(u32, u32)>,
+    /// Units that have left or were dropped and lay below a socket.
+    pub(super) released: Vec<Released>,
     /// The ends that will be told of units just pushed, at most [`PUSHED_MAX`].
     pub(super) pushed: Vec<u32>,
     /// Copies that emulated links have made, and their bytes on the wire.
@@ -85,7 +95,7 @@ pub(super) struct Ring<'a> {
     ring: RingQueue<'a, Frame>,
     index: u16,
     probe: Option<&'a mut Probe>,
-    released: &'a mut Vec<(u32, u32)>,
+    released: &'a mut Vec<Released>,
     pushed: &'a mut Vec<u32>,
     copied: &'a mut Tally,
 }
@@ -167,9 +177,10 @@ const fn network(frame: &Frame) -> Network {
 
 /// The frame lies no longer below the socket of whom it is from, which is the other end of whom it
 /// is for.
-pub(super) fn release(released: &mut Vec<(u32, u32)>, frame: &mut Frame) {
+pub(super) fn release(released: &mut Vec<Released>, frame: &mut Frame) {
     if frame.below != Below::Not {
-        released.push((frame.to ^ 1, frame.below.bytes(frame.payload_len())));
+        let bytes = frame.below.bytes(frame.payload_len());
+        released.push(Released { end: frame.to ^ 1, bytes, sent: frame.sent });
         frame.below = Below::Not;
     }
 }

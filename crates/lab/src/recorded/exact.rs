@@ -18,6 +18,22 @@ const BELOW_TCP: u64 = 34;
 const CALL: u64 = 256 << 10;
 /// Longest case and longest time in one, as in the matrix, ns.
 const TIME_MAX_NS: u64 = 600_000_000_000;
+/// The words of `acts`: the faults of the wire.
+const ACTS: [&str; 13] = [
+    "drop",
+    "ack-drop",
+    "late",
+    "ack-late",
+    "twice",
+    "ack-twice",
+    "mark",
+    "dark",
+    "ack-dark",
+    "stall",
+    "ack-stall",
+    "syn-drop",
+    "synack-drop",
+];
 /// Largest number of packets of a case here, in case a model never stops.
 const PACKETS_MAX: usize = 20_000;
 
@@ -51,6 +67,16 @@ pub struct Case {
 enum Act {
     To(String, u64, u64),
     By(String, u64, u64, u64),
+}
+
+impl Act {
+    /// Returns its word, its numbers or times from and to, and `by`, which is 0 where it has none.
+    fn parts(&self) -> (&str, u64, u64, u64) {
+        match self {
+            Self::To(what, from, to) => (what.as_str(), *from, *to, 0),
+            Self::By(what, from, to, by) => (what.as_str(), *from, *to, *by),
+        }
+    }
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -127,8 +153,9 @@ pub struct Outcome {
     pub heard_here: Vec<Heard>,
     /// The first row that differs by more than the band; `None` if all are equal.
     pub differs: Option<usize>,
-    /// The first acknowledgement that acknowledges another number or offers another window; `None`
-    /// if all are equal. A time outside the band does not count.
+    /// The first recorded acknowledgement that is missing here, or acknowledges another number or
+    /// offers another window here; `None` if all are equal. A time outside the band does not count,
+    /// and neither do acknowledgements here behind the last recorded one.
     pub windows_differ: Option<usize>,
 }
 
@@ -165,11 +192,15 @@ impl Case {
             }
             (other, _) => return Err(format!("app: expected script or rr, given \"{other}\"")),
         }
+        let mut words = self.acts.iter().map(|act| act.parts().0);
+        if let Some(given) = words.find(|word| !ACTS.contains(word)) {
+            return Err(format!("acts: expected {}, given \"{given}\"", ACTS.join(", ")));
+        }
         let lasting = |steps: &[u64]| steps.iter().fold(0, |all: u64, us| all.saturating_add(*us));
         let [sent, got] = [&self.sent.dt_us, &self.got.dt_us].map(|us| lasting(us).saturating_mul(1_000));
-        let acts = self.acts.iter().map(|act| match act {
-            Act::To(_, from, to) => *from.max(to),
-            Act::By(_, from, to, by) => *from.max(to).max(by),
+        let acts = self.acts.iter().map(|act| {
+            let (_, from, to, by) = act.parts();
+            from.max(to).max(by)
         });
         let times = [self.duration_ns, self.delay_ns, self.delay_back_ns, sent, got];
         match times.into_iter().chain(acts).find(|ns| *ns > TIME_MAX_NS) {
@@ -222,8 +253,9 @@ impl Case {
             (a.seq, a.len) != (b.seq, b.len) || a.at_us.abs_diff(b.at_us) * 1_000 > TIME_BAND.0
         });
         let heard = self.heard();
-        let windows_differ = (0..heard.len().min(p.heard.len()))
-            .find(|i| (heard[*i].ack, heard[*i].window) != (p.heard[*i].ack, p.heard[*i].window));
+        let offer = |heard: &Heard| (heard.ack, heard.window);
+        let windows_differ =
+            (0..heard.len()).find(|i| p.heard.get(*i).map(offer) != heard.get(*i).map(offer));
         Outcome { recorded, here: p.rows, heard_there: heard, heard_here: p.heard, differs, windows_differ }
     }
 
@@ -319,10 +351,7 @@ impl<'a> Player<'a> {
         let at = self.now.0;
         let mut f = Fate::default();
         for act in &self.case.acts {
-            let (what, from, to, by) = match act {
-                Act::To(what, from, to) => (what.as_str(), *from, *to, 0),
-                Act::By(what, from, to, by) => (what.as_str(), *from, *to, *by),
-            };
+            let (what, from, to, by) = act.parts();
             let hit = |n: u64| n > 0 && (from..=to).contains(&n);
             let now = (from..to).contains(&at);
             match what {
@@ -342,10 +371,8 @@ impl<'a> Player<'a> {
     }
 
     fn act(&self, name: &str) -> impl Iterator<Item = (u64, u64)> {
-        self.case.acts.iter().filter_map(move |act| match act {
-            Act::To(what, from, to) | Act::By(what, from, to, _) if what == name => Some((*from, *to)),
-            _ => None,
-        })
+        let all = self.case.acts.iter().map(Act::parts);
+        all.filter(move |(what, ..)| *what == name).map(|(_, from, to, _)| (from, to))
     }
 
     fn came(&mut self, from: usize, mut seg: Segment) {

@@ -39,7 +39,10 @@ pub(super) fn compare(trace: &Trace, runs: &[Played]) -> Vec<Difference> {
             true => here.iter().filter_map(|s| s.numbers[at].value).collect(),
             false => here.iter().filter_map(|s| same(s).flatten()).collect(),
         };
-        all.extend(outside(trace, number, &found));
+        match at >= FIXED && found.is_empty() {
+            true => all.push(missing(trace, number)),
+            false => all.extend(outside(trace, number, &found)),
+        }
     }
     for (name, aspect, of) in SPREADS {
         let pool = pooled(here.iter().map(of));
@@ -245,6 +248,12 @@ fn outside(trace: &Trace, there: &Number, here: &[f64]) -> Option<Difference> {
         let key = if there.key.is_empty() { there.aspect.name() } else { &there.key };
         meant(trace, difference(there.aspect, there.name.clone(), vec![row]), key)
     })
+}
+
+/// Returns the difference that no run here shows a counter of the recording.
+fn missing(trace: &Trace, there: &Number) -> Difference {
+    let row = (String::new(), there.value.map_or_else(|| "-".into(), rounded), "-".into());
+    meant(trace, difference(there.aspect, there.name.clone(), vec![row]), &there.key)
 }
 
 fn rounded(value: f64) -> String {

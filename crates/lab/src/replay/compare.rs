@@ -170,16 +170,28 @@ fn drops(trace: &Trace, played: &Played) -> Option<Difference> {
     Some(difference(Aspect::Drops, what, vec![row]))
 }
 
+/// Compares the marks of each packet, piece by piece: a super-packet may leave as several, and a
+/// copy leaves by itself. A piece that is missing is a difference of the order.
 fn marks(trace: &Trace, played: &Played) -> Option<Difference> {
-    let of = |all: &[Departure]| all.iter().map(|d| (d.packet, d.ds)).collect::<BTreeMap<usize, u8>>();
+    let of = |all: &[Departure]| {
+        let mut found: BTreeMap<usize, Vec<u8>> = BTreeMap::new();
+        all.iter().for_each(|d| found.entry(d.packet).or_default().push(d.ds));
+        found
+    };
     let (there, here) = (of(&trace.departures), of(&played.departures));
-    let differs = |(packet, ds): (&usize, &u8)| here.get(packet).is_some_and(|h| h != ds).then_some(*packet);
+    let differs = |(packet, marks): (&usize, &Vec<u8>)| {
+        let mut pieces = marks.iter().zip(here.get(packet)?);
+        pieces.any(|(a, b)| a != b).then_some(*packet)
+    };
     let wrong: Vec<usize> = there.iter().filter_map(differs).collect();
     if wrong.is_empty() {
         return None;
     }
     let rows = wrong.iter().take(LISTED).map(|p| {
-        let ds = |of: &BTreeMap<usize, u8>| of.get(p).map_or_else(String::new, |ds| format!("DS {ds:#04x}"));
+        let ds = |of: &BTreeMap<usize, Vec<u8>>| {
+            let pieces = of.get(p).into_iter().flatten();
+            pieces.fold("DS".to_string(), |all, ds| format!("{all} {ds:#04x}"))
+        };
         (format!("#{p}"), ds(&there), ds(&here))
     });
     Some(difference(Aspect::Marks, format!("of {} packets", wrong.len()), rows.collect()))
@@ -470,6 +482,24 @@ mod tests {
         let aspects: Vec<Aspect> = found.iter().map(|d| d.aspect).collect();
         assert_eq!(aspects, [Aspect::Counters]);
         assert_eq!((found[0].rows.len(), found[0].rows[0].2.as_str()), (1, "no JSON"));
+    }
+
+    /// Every piece of a super-packet has its mark, not the last one alone.
+    #[test]
+    fn the_mark_of_each_piece_of_a_packet_counts() {
+        let mut small = Trace::read(include_str!("../../tests/it/replay/small.jsonl")).expect("a trace");
+        let pieces = |marks: [u8; 3]| -> Vec<Departure> {
+            marks.map(|ds| Departure { at: 0, packet: 0, len: 300, ds }).into()
+        };
+        small.departures = pieces([0, 3, 0]);
+        let found = |marks: [u8; 3]| {
+            let played = Played { departures: pieces(marks), ..Played::default() };
+            super::marks(&small, &played)
+        };
+        assert_eq!(found([0, 3, 0]), None);
+        let difference = found([3, 0, 0]).expect("a difference");
+        let row = ("#0".to_string(), "DS 0x00 0x03 0x00".to_string(), "DS 0x03 0x00 0x00".to_string());
+        assert_eq!((difference.aspect, difference.rows), (Aspect::Marks, vec![row]));
     }
 
     #[test]

@@ -65,6 +65,7 @@ impl Display for Report {
             write!(f, "\n{table}")?;
         }
         for g in &self.traffic {
+            beyond_an_hour(f, g)?;
             super::apps::line(f, g)?;
         }
         if !self.links.is_empty() {
@@ -103,13 +104,27 @@ fn traffic(all: &[TrafficReport]) -> Table {
     t.without_empty_columns()
 }
 
+/// Returns the distributions of a group, each with its name.
+fn distributions(g: &TrafficReport) -> impl Iterator<Item = (String, Times)> {
+    let asks = if g.questions.is_some() { "answer" } else { "transaction" };
+    let own = [(asks.to_string(), g.latency), ("one way".to_string(), g.delay)];
+    let all = own.into_iter().chain(super::apps::times(g));
+    all.filter_map(|(what, times)| Some((what, times?)))
+}
+
+/// Writes one line for each distribution of a group that has times of an hour or more.
+fn beyond_an_hour(f: &mut fmt::Formatter<'_>, g: &TrafficReport) -> fmt::Result {
+    for (what, Times { hour_or_more, .. }) in distributions(g).filter(|(_, times)| times.hour_or_more > 0) {
+        writeln!(f, "  {}: {what}: times of an hour or more, {hour_or_more}, count as an hour", g.name)?;
+    }
+    Ok(())
+}
+
 fn times(all: &[TrafficReport]) -> Option<Table> {
     let mut t = Table::new(2, ["latency", "of", "count", "mean", "p50", "p95", "p99", "max"]);
     for g in all {
-        let asks = if g.questions.is_some() { "answer" } else { "transaction" };
-        let own = [(asks.into(), g.latency), ("one way".into(), g.delay)];
-        for (what, times) in own.into_iter().chain(super::apps::times(g)) {
-            let Some(Times { count, mean_ns, p50_ns, p95_ns, p99_ns, max_ns }) = times else { continue };
+        for (what, times) in distributions(g) {
+            let Times { count, mean_ns, p50_ns, p95_ns, p99_ns, max_ns, .. } = times;
             let [mean, p50, p95, p99, max] = [mean_ns, p50_ns, p95_ns, p99_ns, max_ns].map(time);
             t.row([g.name.clone(), what, count.to_string(), mean, p50, p95, p99, max]);
         }

@@ -199,7 +199,8 @@ impl Scenario {
                 _ => None,
             },
             start_ns: g.start.0,
-            stagger_ns: g.stagger.0,
+            // The connections of all members start within `stagger`, as those of the lab do.
+            stagger_ns: g.stagger.0 / u64::from(g.count.max(1)),
             congestion: congestion.to_owned(),
             ds: g.ds,
         }))

@@ -12,6 +12,7 @@ use super::file::{LinkTable, Text};
 use super::{Scenario, ScenarioError};
 use crate::frame::Frame;
 use crate::net::{CLASSES, CONNECTIONS_MAX, Group, Load};
+use crate::udp::ask::{Ask, OPEN_BYTES};
 
 /// Most bytes that the hosts, links, qdiscs and traffic of a scenario take before it runs: 150
 /// links of both directions with the default queues and rings.
@@ -47,7 +48,7 @@ const TIMES: u64 = 272 << 10;
 const CONNECTION: u64 = 4 << 10;
 /// Bytes of both ends of a QUIC connection.
 const QUIC: u64 = 32 << 10;
-/// Bytes of a sender of datagrams and its receiver, without distributions.
+/// Bytes of a sender of datagrams and its receiver, without distributions and open questions.
 const DATAGRAMS: u64 = 1 << 10;
 
 /// Returns the bytes of each direction of a link.
@@ -65,6 +66,8 @@ fn of_group(group: &Group) -> u64 {
         Load::Stream | Load::Rr { .. } => CONNECTION,
         Load::Short(short) => (2 + CLASSES.len() as u64) * TIMES + u64::from(short.at_once) * CONNECTION,
         Load::Quic(_) => QUIC,
+        // Questions at random times wait side by side; of those that follow one another, one waits.
+        Load::Ask(Ask { gap: Some(_), .. }) => DATAGRAMS + OPEN_BYTES,
         Load::Ask(_) => DATAGRAMS,
         Load::Cbr { .. } | Load::Voice => DATAGRAMS + TIMES,
         Load::Video(_) => DATAGRAMS + 2 * TIMES,

@@ -4,8 +4,13 @@ use super::measure::{MARKED_FROM, Measure};
 use super::{GroupTrial, PolicyTrial};
 
 /// Kinds of groups, those that wait for answers first, bulk last.
-const ORDER: [&str; 10] =
+pub(super) const ORDER: [&str; 10] =
     ["rr", "udprr", "dns", "cbr", "replay", "voice", "video", "short", "stream", "quic"];
+
+/// Returns the place of a kind in [`ORDER`]; an unknown one comes last.
+pub(super) fn rank(kind: &str) -> usize {
+    ORDER.iter().position(|k| *k == kind).unwrap_or(ORDER.len())
+}
 
 /// Returns one sentence on the latency, and one on each policy that served a group nothing which
 /// another one served, because that group's latency is in no table.
@@ -23,8 +28,7 @@ fn of<'a>(policy: &'a PolicyTrial, group: &str, measure: &str) -> Option<&'a Mea
 fn latency(policies: &[PolicyTrial]) -> Option<String> {
     let first = policies.first()?;
     let p99 = |p, group: &GroupTrial| of(p, &group.name, "latency_p99_ns").filter(|m| m.median.is_some());
-    let rank = |g: &&GroupTrial| ORDER.iter().position(|k| *k == g.kind).unwrap_or(ORDER.len());
-    let group = first.groups.iter().filter(|g| p99(first, g).is_some()).min_by_key(rank)?;
+    let group = first.groups.iter().filter(|g| p99(first, g).is_some()).min_by_key(|g| rank(g.kind))?;
     let was = p99(first, group)?;
     let what = if group.kind == "stream" { "RTT p99" } else { "p99" };
     let head = format!("{} {what}", group.title());

@@ -18,6 +18,9 @@ use crate::tcp::{Addr, Label};
 /// and count as failed.
 pub const OPEN_MAX: usize = 256;
 
+/// Bytes of the open questions of one client at most.
+pub(crate) const OPEN_BYTES: u64 = (OPEN_MAX * size_of::<Question>()) as u64;
+
 /// Work of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ask {
@@ -230,6 +233,7 @@ mod tests {
             next(&mut busy);
         }
         assert_eq!(busy.open.len(), OPEN_MAX);
+        assert!((busy.open.capacity() * size_of::<Question>()) as u64 <= OPEN_BYTES);
         assert_eq!(busy.counts().failed, busy.counts().asked - OPEN_MAX as u64);
     }
 }

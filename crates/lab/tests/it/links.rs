@@ -27,6 +27,23 @@ fn a_packet_arrives_after_its_time_on_the_line_and_the_delay() {
     }
 }
 
+/// A histogram ends at an hour: the report says how many times are longer.
+#[test]
+fn the_report_says_which_times_are_beyond_an_hour() {
+    let slow = CALL.replace("rate = '800kbit'", "rate = '8kbit'");
+    let said = |link: &str| {
+        let link = format!("rate = '100kbit'\ncompletion = 'immediate'\none_way = true\n{link}");
+        let r = report(&two_hosts("duration = '5100s'", "", &link, &slow));
+        let times = r.traffic[0].delay.expect("a packet");
+        let (text, json) = (r.to_string(), r.json());
+        (times.count, times.hour_or_more, text.contains("an hour"), json.contains("hour_or_more"))
+    };
+    let (count, late, text, json) = said("delay = '5000s'");
+    assert!(count > 90 && late == count && text && json, "{count} {late} {text} {json}");
+    let (count, late, text, json) = said("delay = '500s'");
+    assert!(count > 4_000 && late == 0 && !text && !json, "{count} {late} {text} {json}");
+}
+
 #[test]
 fn each_direction_has_its_own_delay() {
     let link = "rate = '10mbit'\none_way = true\ndelay = '5ms'\n[[link]]\nfrom = 'b'\nto = 'a'\nrate = '20mbit'\n\

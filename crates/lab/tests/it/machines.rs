@@ -256,8 +256,9 @@ fn plans_say_what_each_host_does() {
         text,
         concat!(
             r#"{"name":"s","part":"client","server":[[10,0,0,2],5001],"count":3,"exchange":null,"#,
-            r#""start_ns":5000000,"stagger_ns":10000000,"congestion":"bbr","ds":32}"#
-        )
+            r#""start_ns":5000000,"stagger_ns":3333333,"congestion":"bbr","ds":32}"#
+        ),
+        "three members start within the 10 ms of `stagger`"
     );
     let text = serde_json::to_string(&a.tasks[1]).unwrap();
     assert!(

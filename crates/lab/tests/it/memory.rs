@@ -109,6 +109,22 @@ fn small_packets_on_the_way_are_in_the_budget() {
     }
 }
 
+/// Questions at random times wait for their answers side by side, up to 256 of a member; of those
+/// that follow one another, one waits.
+#[test]
+fn questions_that_wait_are_in_the_budget() {
+    let large = "kind = \"video\"\nrate = \"1mbit\"\ncount = 60000";
+    let counted = |questions: &str| {
+        let questions = format!("{questions}\ncount = 20000");
+        let (done, _) = read(&scenario(2, 1, "", &[questions.as_str(), large]));
+        let message = done.expect_err("a refusal").message;
+        let used = message.rsplit(' ').next().and_then(|n| n.parse::<u64>().ok());
+        used.unwrap_or_else(|| panic!("{message}"))
+    };
+    let waiting = counted("kind = \"dns\"\narrivals = 1.0") - counted("kind = \"udprr\"");
+    assert_eq!(waiting, 20_000 * 256 * 32);
+}
+
 /// Returns the lines of forty classes, whose qdiscs have 189 MB of tables.
 fn large_lines(dev: &str) -> String {
     let mut lines = format!("qdisc add {dev}root handle 1: drr\n");

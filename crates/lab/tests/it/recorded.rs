@@ -72,10 +72,30 @@ fn a_case_that_cannot_be_played_is_refused() {
     assert_eq!(refused("/flow/size/0", json!(0)).split(", given").next(), sizes.split(", given").next());
     let app = "line 1: case x: app: expected script or rr, given \"bulk\"";
     assert_eq!(refused("/flow/app", json!("bulk")), app);
+    let acts = "line 1: case x: acts: expected drop, ack-drop, late, ack-late, twice, ack-twice, mark, \
+                dark, ack-dark, stall, ack-stall, syn-drop, synack-drop, given \"lost\"";
+    assert_eq!(refused("/acts", json!([["drop", 1, 1], ["lost", 2, 2]])), acts);
+    assert_eq!(refused("/acts", json!([["lost", 2, 2, 1000]])), acts);
     let times = "line 1: case x: expected times of at most 600000000000 ns, given 18446744073709551615";
     for place in ["/duration_ns", "/delay_ns", "/sent/dt_us/0", "/got/dt_us/0"] {
         assert_eq!(refused(place, json!(u64::MAX)), times, "{place}");
     }
+}
+
+/// An acknowledgement that Linux's receiver sent and the one here does not is a difference.
+#[test]
+fn a_missing_acknowledgement_is_a_difference() {
+    let file = files("exact").into_iter().find(|f| f.ends_with("dctcp.jsonl")).unwrap();
+    let text = fs::read_to_string(file).unwrap();
+    let mut each = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let mut case = each.find(|case| case["name"] == "dctcp-plain").expect("the case");
+    let outcome = |case: &Value| Case::parse(&case.to_string()).unwrap().play();
+    let recorded = outcome(&case);
+    assert_eq!(recorded.windows_differ, None);
+    for key in ["dt_us", "ack", "window", "cwnd", "ssthresh", "state"] {
+        case["got"][key].as_array_mut().expect(key).push(json!(1));
+    }
+    assert_eq!(outcome(&case).windows_differ, Some(recorded.heard_there.len()));
 }
 
 /// The documented number of runs is inside by the table in the binary, and that table agrees with

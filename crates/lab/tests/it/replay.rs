@@ -321,6 +321,21 @@ fn a_trace_by_chance_tells_a_mutated_command_by_its_packets() {
     assert!(missed.is_empty(), "{missed:#?}");
 }
 
+/// A counter that no run here shows is a difference, if the trace does not waive it.
+#[test]
+fn a_trace_by_chance_misses_a_counter_that_only_linux_shows() {
+    let text = fs::read_to_string(root().join("spec/traces/red/chance.jsonl")).expect("a trace");
+    let counted = text.replace("\"early\":", "\"elsewhere\":7,\"early\":");
+    assert_ne!(counted, text);
+    let replayed = Trace::read(&counted).expect("a trace").replay();
+    let said = table(std::slice::from_ref(&replayed), false);
+    assert!(!replayed.is_equal() && said.contains("elsewhere"), "{said}");
+    assert!(replayed.differences.iter().all(|d| d.aspect == Aspect::Counters), "{said}");
+    let waives = "\"parity\":[{\"row\":\"red-adaptive\",\"waives\":[\"elsewhere\"]}],\"seed\":";
+    let waived = Trace::read(&counted.replacen("\"seed\":", waives, 1)).expect("a trace").replay();
+    assert!(waived.is_equal(), "{}", table(&[waived], true));
+}
+
 /// Rows of PARITY.md whose traces differ from this code, each with the command that means here what
 /// the other one means in Linux.
 #[test]

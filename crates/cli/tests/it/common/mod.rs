@@ -2,6 +2,7 @@
 //! outlive its test, and a client and a server in network namespaces of their own with the program
 //! between them.
 
+pub mod lateness;
 pub mod machine;
 
 use std::fs;
@@ -15,7 +16,7 @@ use txweir::core::text::stats::Counters as _;
 use txweir::runtime::Ledger;
 pub use txweir_bench::live::PATIENCE;
 pub use txweir_bench::live::hosts::{Net, address};
-pub use txweir_bench::live::process::{Process, Running, Temp, confined, median};
+pub use txweir_bench::live::process::{Process, Running, Temp, bound, confined, median};
 use txweir_device::testnet::NetNs;
 
 /// The program.

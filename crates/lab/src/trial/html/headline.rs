@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::{COLOURS, array, escaped, named, text, whole};
 use crate::trial::measure::label;
 use crate::trial::units::Unit;
+use crate::trial::verdict::rank;
 
 /// A measure of every policy; `None` for a policy without one.
 struct Row<'a> {
@@ -98,10 +99,6 @@ fn groups(policies: &[Value]) -> Vec<&Value> {
     }
     all.sort_by_key(|g| rank(text(g, "kind")));
     all
-}
-
-fn rank(kind: &str) -> usize {
-    ["rr", "cbr", "replay", "stream"].iter().position(|k| *k == kind).unwrap_or(4)
 }
 
 /// Returns what a group of that kind is.
@@ -242,6 +239,23 @@ mod tests {
         assert_eq!(bars(&of("ns", [1_000_000.0, 1_000_001.0])), (0, 0), "both read 1.00 ms");
         assert_eq!(bars(&of("ns", [1_000_000.0, 2_000_000.0])), (2, 2));
         assert_eq!(bars(&of("packets", [0.0, 7.0])), (1, 2));
+    }
+
+    /// Groups that wait for answers come first and bulk last, whatever their order is in the file;
+    /// the charts have the same order as the table.
+    #[test]
+    fn groups_stand_in_the_order_of_their_kinds() {
+        use crate::trial::verdict::ORDER;
+        let group = |kind: &&str| json!({"name": format!("a {kind}"), "kind": kind});
+        let mut all: Vec<Value> = ORDER.iter().map(group).collect();
+        all.insert(0, group(&"unknown"));
+        all.reverse();
+        let policies = [json!({"groups": all})];
+        let found: Vec<&str> = groups(&policies).into_iter().map(|g| text(g, "kind")).collect();
+        assert_eq!(found, [&ORDER[..], &["unknown"]].concat());
+        let words: Vec<String> = ORDER.iter().map(|kind| format!("\"{kind}\"")).collect();
+        let script = include_str!("../../../assets/page/values.js");
+        assert!(script.contains(&format!("const ORDER = [{}];\n", words.join(", "))));
     }
 
     #[test]
