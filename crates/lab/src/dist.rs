@@ -23,7 +23,7 @@ pub struct Times {
     /// The longest.
     pub max_ns: u64,
     /// Number of times of an hour or more, each of which counts as an hour in the percentiles.
-    #[serde(skip_serializing_if = "crate::report::is_zero")]
+    #[serde(skip_serializing_if = "is_zero")]
     pub hour_or_more: u64,
 }
 
@@ -40,6 +40,12 @@ impl Times {
             hour_or_more: hour_or_more(h),
         })
     }
+}
+
+/// True for a number that a report leaves out.
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+pub(crate) const fn is_zero(n: &u64) -> bool {
+    *n == 0
 }
 
 /// Returns an empty histogram of nanoseconds from 1 ns to 1 h with three significant digits.

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use txweir_core::sched::node::Node;
 use txweir_core::{DropReason, Instant, MarkReason, Nanos};
 
-use crate::dist::{Times, histogram, record};
+use crate::dist::{Times, histogram, is_zero, record};
 use crate::net::{Group, Load, Net};
 use crate::nic::{Gauge, Nic};
 use crate::report::apps::{FlowsReport, QuestionsReport, VideoReport, VoiceReport};
@@ -331,11 +331,6 @@ fn traffic(net: &Net, number: usize, hosts: &[String], time: Nanos) -> TrafficRe
         }
     }
     report
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
-pub(crate) const fn is_zero(n: &u64) -> bool {
-    *n == 0
 }
 
 pub(crate) const fn kind(load: Load) -> &'static str {

@@ -33,8 +33,8 @@ impl ClassNames {
         }
     }
 
-    /// Returns the name of the class that `order` finds equal. It is asked about few of the classes:
-    /// at most about the logarithm of their number.
+    /// Returns the name of the class that `order` finds equal. It is asked about few of the
+    /// classes: at most about the logarithm of their number.
     fn find(&self, mut order: impl FnMut(Handle) -> Ordering) -> Option<&str> {
         let at = self.0.binary_search_by(|(named, _)| order(*named)).ok()?;
         self.0.get(at).map(|(_, name)| name.as_str())

@@ -170,9 +170,7 @@ impl Followed {
     /// Ends it by SIGTERM. Returns each line since the first, read as JSON.
     pub fn stop(self) -> Vec<Value> {
         self.process.signal(Signal::TERM);
-        // With several at a time, the kernel takes long to close their devices where the machine is
-        // busy.
-        let (code, _, err) = self.process.end_within(6 * PATIENCE);
+        let (code, _, err) = self.process.end();
         assert_eq!((code, err.as_str()), (Some(0), ""));
         let out = self.reader.join().expect("its output");
         out.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()

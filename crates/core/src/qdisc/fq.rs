@@ -21,9 +21,9 @@
 //! - I4: a band holds at most `limit` packets; the fast path, beside them, at most 8 while a flow
 //!   waits or is served.
 //! - Differs from Linux (PARITY.md: fq-flow-key, fq-no-socket, fq-flow-table, fq-timer-slack,
-//!   fq-latency, fq-refill-grain, fq-shrink, fq-remap, fq-fast-order, fq-range, fq-bands-shown,
-//!   fq-delay-shown, flow-hash, tcpctl-band): the key is the flow hash, in a table of fixed size;
-//!   there are no sockets; times are exact; waiting packets keep their order.
+//!   fq-latency, fq-refill-grain, fq-shrink, fq-remap, fq-fast-order, fq-offload, fq-range,
+//!   fq-bands-shown, fq-delay-shown, flow-hash, tcpctl-band): the key is the flow hash, in a table
+//!   of fixed size; there are no sockets; times are exact; waiting packets keep their order.
 
 mod change;
 mod config;

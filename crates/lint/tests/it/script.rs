@@ -239,7 +239,8 @@ fn long_scripts_are_read_in_time() {
     let wide = format!("A={}\ntc qdisc add dev {} root fq\n", "x".repeat(4000), "$A".repeat(100_000));
     let script = read(&wide);
     assert_eq!((script.lines.len(), script.left_out), (0, 1));
-    assert!(start.elapsed().as_secs() < 5, "{:?}", start.elapsed());
+    // Seconds, also on a busy machine; work in proportion to the square would take hours.
+    assert!(start.elapsed().as_secs() < 60, "{:?}", start.elapsed());
 }
 
 #[test]

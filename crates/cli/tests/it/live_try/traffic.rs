@@ -19,7 +19,7 @@ use txweir_device::testnet::NetNs;
 use super::scenarios::{Load, Policy, Scenario};
 use super::trips::{Capture, Seen};
 use crate::common::lateness::{Lateness, Watch};
-use crate::common::{Net, PATIENCE, Temp, address};
+use crate::common::{Net, Temp, address};
 
 /// A run has the length of one of `txweir try`, and its first tenth is not measured either.
 pub const TIME: Duration = Duration::from_secs(10);
@@ -346,7 +346,7 @@ fn client(member: Member) -> Work {
 fn connect(member: &Member) -> rustix::io::Result<TcpStream> {
     let socket = tcp_with(member.congestion)?;
     // The timeout bounds the handshake too (socket(7)).
-    set_socket_timeout(&socket, Timeout::Send, Some(PATIENCE))?;
+    set_socket_timeout(&socket, Timeout::Send, Some(TIME))?;
     rustix::net::connect(&socket, &member.at)?;
     set_socket_timeout(&socket, Timeout::Send, None)?;
     Ok(socket.into())

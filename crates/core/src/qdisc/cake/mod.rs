@@ -71,7 +71,7 @@ use flows::{BULK, FLOWS, hashes_of};
 use framing::Sizes;
 use heap::Backlogs;
 use shaper::{Schedule, Threshold};
-use tin::{Tin, TinStats};
+use tin::{Tin, TinStats, backlog_of};
 use tins::{Plan, TINS_MAX, dscp_of};
 
 pub use config::{AckFilter, Bandwidth, Cells, Config, Diffserv, FlowMode, Framing, Mask, MemLimit, Rtt};
@@ -592,11 +592,6 @@ impl Cake {
         cx.drop(p, DropReason::AckFilter);
         wire_len
     }
-}
-
-/// Returns the bytes that wait.
-fn backlog_of(tins: &[Tin]) -> u64 {
-    tins.iter().map(|tin| tin.stats.backlog_bytes).sum()
 }
 
 /// Returns a cake that is one of several with one rate.

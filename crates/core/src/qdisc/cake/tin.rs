@@ -150,3 +150,8 @@ impl Tin {
         }
     }
 }
+
+/// Returns the bytes that wait in all tins.
+pub fn backlog_of(tins: &[Tin]) -> u64 {
+    tins.iter().map(|tin| tin.stats.backlog_bytes).sum()
+}
