@@ -4,6 +4,8 @@
 mod cut;
 mod marks;
 
+use proptest::prelude::ProptestConfig;
+use proptest::test_runner::RngSeed;
 use txweir_core::packet::headers::{Ecn, End, Fragment, Headers, L3, L4, MAX_EXTENSIONS, MAX_VLAN_TAGS};
 
 /// The first layer of a packet of the corpus.
@@ -13,6 +15,17 @@ enum Medium {
     Ip,
 }
 use Medium::{Ethernet, Ip};
+
+/// Returns the configuration in which every run has the same cases: a failure is caused by a change
+/// of the code, and needs no file to be repeated.
+fn same_cases() -> ProptestConfig {
+    ProptestConfig {
+        cases: 20_000,
+        rng_seed: RngSeed::Fixed(0x7_8777),
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    }
+}
 
 fn parse(medium: Medium, bytes: &[u8]) -> Headers {
     match medium {

@@ -2,12 +2,11 @@
 //! equal those of the whole packet, or are empty.
 
 use proptest::prelude::*;
-use proptest::test_runner::RngSeed;
 use txweir_core::packet::headers::{End, Fragment, Headers, L3, L4};
 
 use super::Medium::{Ethernet, Ip};
 use super::marks::check_mark;
-use super::{Medium, corpus, parse};
+use super::{Medium, corpus, parse, same_cases};
 
 /// Checks the invariants that hold for any bytes.
 fn check_bounds(h: &Headers, len: usize) {
@@ -119,14 +118,7 @@ fn any_packet() -> impl Strategy<Value = (Medium, Vec<u8>)> {
 }
 
 proptest! {
-    // Every run has the same cases: a failure is caused by a change of the code, and needs no file
-    // to be repeated.
-    #![proptest_config(ProptestConfig {
-        cases: 20_000,
-        rng_seed: RngSeed::Fixed(0x7_8777),
-        failure_persistence: None,
-        ..ProptestConfig::default()
-    })]
+    #![proptest_config(same_cases())]
 
     #[test]
     fn any_bytes_are_parsed_within_bounds((medium, bytes) in any_packet()) {

@@ -1,11 +1,10 @@
 //! Marks of congestion in IP headers.
 
 use proptest::prelude::*;
-use proptest::test_runner::RngSeed;
 use txweir_core::packet::headers::{Ecn, Headers, L3, clear_dscp, set_ce, set_ecn};
 
 use super::Medium::{Ethernet, Ip};
-use super::{Medium, corpus, packet, parse};
+use super::{Medium, corpus, packet, parse, same_cases};
 
 /// Returns the sum of RFC 1071 over a whole IPv4 header, from scratch: 0 for a header with a right
 /// checksum.
@@ -138,14 +137,7 @@ fn every_code_point_can_be_set() {
 }
 
 proptest! {
-    // Every run has the same cases: a failure is caused by a change of the code, and needs no file
-    // to be repeated.
-    #![proptest_config(ProptestConfig {
-        cases: 20_000,
-        rng_seed: RngSeed::Fixed(0x7_8777),
-        failure_persistence: None,
-        ..ProptestConfig::default()
-    })]
+    #![proptest_config(same_cases())]
 
     #[test]
     fn marking_a_right_ipv4_header_keeps_it_right(
