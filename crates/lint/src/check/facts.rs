@@ -187,8 +187,14 @@ impl Facts<'_> {
         rate: Option<(Rate, &'static str)>,
         target: Option<Nanos>,
     ) -> Fact {
-        let bound = rate.filter(|(r, _)| r.0 > 0).map(|(r, _)| r.time_ceil(held.bytes));
+        // A queue that holds no packet has none that waits, at any rate.
+        let holds = held.bytes > 0;
+        let bound = match holds {
+            true => rate.filter(|(r, _)| r.0 > 0).map(|(r, _)| r.time_ceil(held.bytes)),
+            false => Some(Nanos::ZERO),
+        };
         let because = match rate {
+            _ if !holds => held.text.clone(),
             Some((rate, why)) => format!("{} at {}, {why}", held.text, text_of(&rate)),
             None => format!("{}, no rate is known: give --link", held.text),
         };

@@ -284,11 +284,12 @@ fn classes_without_levels() {
     assert!(told.iter().any(|line| line.starts_with(said)), "{told:?}");
 }
 
-/// A device without a queue holds no packet.
+/// A device without a queue holds no packet, and none waits, whatever the rate of the link is.
 #[test]
 fn no_queue() {
     for kind in ["noqueue", "noop"] {
-        let held = report(&format!("qdisc add dev e root {kind}\n")).facts[0].holds.clone();
-        assert!(held.starts_with("0 packets"), "{kind}: {held}");
+        let fact = &report(&format!("qdisc add dev e root {kind}\n")).facts[0];
+        assert!(fact.holds.starts_with("0 packets"), "{kind}: {fact:?}");
+        assert_eq!(fact.bound, Some(txweir_core::Nanos::ZERO), "{kind}: {fact:?}");
     }
 }
