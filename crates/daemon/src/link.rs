@@ -22,7 +22,7 @@ use crate::passed::Passed;
 use crate::queue_map::QueueMap;
 use crate::traffic::{HEADERS, Traffic};
 use crate::watch::Watch;
-pub(crate) use copies::{Copies, Owners, holders, owners};
+pub(crate) use copies::{Copies, Owners, holders, may_have_all, owners};
 use copies::{ends, no_workers, open};
 pub(crate) use sketch::Noted;
 

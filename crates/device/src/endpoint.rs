@@ -8,7 +8,7 @@ use std::str::FromStr;
 
 use crate::error::{OpenCause, OpenError};
 use crate::iface::{Control, Found};
-use crate::link::{LinkIo, LinkOptions};
+use crate::link::{Interface, LinkIo, LinkOptions};
 use crate::name::{IfName, NameError};
 use crate::netns::Netns;
 use crate::nic::Calls;
@@ -117,10 +117,11 @@ impl Kind {
         Ok(match kind {
             Self::Tap => over(Tap::attach_all(&at.name, &options.tap, most)?, options.memory),
             Self::Packet => over(Packet::attach_all(&at.name, &options.packet, most)?, options.memory),
-            Self::Xdp => XdpQueue::attach_all(&at.name, &options.xdp, options.memory, most)?
-                .into_iter()
-                .map(|part| Box::new(part) as LinkIo)
-                .collect(),
+            Self::Xdp => boxed(XdpQueue::attach_all(&at.name, &options.xdp, options.memory, most)?),
+            Self::Vhost => {
+                let Site::Socket(path) = &at.site else { return Err(OpenCause::Missing) };
+                boxed(VhostQueue::attach_all(path, &at.name, options.memory, most)?)
+            }
             _ => vec![kind.open(at, options)?],
         })
     }
@@ -144,7 +145,11 @@ impl Kind {
 /// Makes transmit queues of the handles of an interface, which share the memory for frames.
 fn over<C: Calls + 'static>(handles: Vec<C>, memory: usize) -> Vec<LinkIo> {
     let each = memory / handles.len().max(1);
-    handles.into_iter().map(|calls| Box::new(Batched::new(calls, each)) as LinkIo).collect()
+    boxed(handles.into_iter().map(|calls| Batched::new(calls, each)))
+}
+
+fn boxed<N: Interface + 'static>(handles: impl IntoIterator<Item = N>) -> Vec<LinkIo> {
+    handles.into_iter().map(|handle| Box::new(handle) as LinkIo).collect()
 }
 
 /// The place of a link: an interface, perhaps in another network namespace, and the way to open it.
@@ -343,7 +348,8 @@ impl Endpoint {
 
     /// Opens up to `most` handles of the interface, each for a thread of its own: the queues of a
     /// TAP device that was made with several (`multi_queue`), packet sockets that share the frames
-    /// by flow, or the XDP sockets of a part of the queues. Any other interface is opened once. At
+    /// by flow, or the XDP sockets of a part of the queues; up to 8 of the card of a virtual
+    /// machine, each with a part of its pairs of queues. Any other interface is opened once. At
     /// least one is returned; all together have the memory that the options give.
     ///
     /// # Errors

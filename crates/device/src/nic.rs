@@ -62,6 +62,12 @@ pub trait Nic: Source + AsFd + Debug + Send {
         false
     }
 
+    /// True if the first of its handles may have all frames that are received. The default is
+    /// false: frames are spread over all.
+    fn first_may_have_all(&self) -> bool {
+        false
+    }
+
     /// Returns the next line about an event for the log, once. The default is `None`.
     fn take_news(&mut self) -> Option<String> {
         None

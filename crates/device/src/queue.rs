@@ -169,6 +169,9 @@ impl<C: Calls> Nic for Batched<C> {
     fn has_frames(&self) -> bool {
         self.calls.has_frames()
     }
+    fn first_may_have_all(&self) -> bool {
+        self.calls.first_may_have_all()
+    }
     fn take_news(&mut self) -> Option<String> {
         self.calls.take_news()
     }

@@ -11,12 +11,18 @@
 //!
 //! The device exists without a guest. Frames for it are lost meanwhile, as on an interface that is
 //! down, and a guest may come again.
+//!
+//! The device may have several handles, each for a thread of its own and with a part of the guest's
+//! pairs of queues: the first handle has the first pair, the second one the next, in turns. The
+//! first handle serves the monitor as well. A guest with fewer pairs than handles sends by some of
+//! them alone; frames for it go by all ([`Rings`](rings::Rings)).
 
 mod feature;
 mod guest;
 mod memory;
 mod message;
 mod ring;
+mod rings;
 mod session;
 mod stream;
 #[cfg(feature = "testnet")]
@@ -29,8 +35,9 @@ pub use timed::TimedCard;
 
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
+use std::sync::Arc;
 
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, EventData, EventFlags};
@@ -46,29 +53,35 @@ use crate::name::IfName;
 use crate::nic::Nic;
 use crate::queue::PLACES;
 use crate::socket::{ListenError, Listening};
-use crate::vhost::guest::{Put, RINGS};
+use crate::vhost::guest::{Guest, Put};
 use crate::vhost::message::protocol;
+use crate::vhost::rings::{BELL, CONNECTION, KICKS, MESSAGE, RINGS};
 use crate::vhost::session::{MTU, Session};
 use crate::vhost::stream::Ended;
 use crate::vnet::VnetHdr;
 
-/// The events of the descriptor: a connection, a message, and the kick of each ring.
-const CONNECTION: u64 = 0;
-const MESSAGE: u64 = 1;
-const KICKS: u64 = 2;
 /// Most events that are looked at before frames have their turn.
 const EVENTS: usize = 32;
 /// Most lines for the log that wait; further ones are lost.
 const NEWS_MAX: usize = 16;
 
+/// The place to which monitors connect, and the one that is connected.
+#[derive(Debug)]
+struct Door {
+    socket: Listening,
+    session: Option<Session>,
+}
+
 /// The network card of a virtual machine, as a transmit queue.
 #[derive(Debug)]
 pub struct VhostQueue {
-    socket: Listening,
+    /// The place of monitors; `None` for a handle behind the first one.
+    door: Option<Door>,
+    path: Arc<Path>,
     name: IfName,
-    /// Readable when there is something to do.
-    poll: OwnedFd,
-    session: Option<Session>,
+    /// The rings of the machine, which are stopped while there is none. Its descriptor is readable
+    /// when there is something to do.
+    guest: Guest,
     frames: Frames,
     /// Frames that were pushed and that the guest has not got, in order: each with its bytes on the
     /// wire and the hash of its flow.
@@ -92,6 +105,16 @@ impl VhostQueue {
     }
 
     pub(crate) fn attach(path: &Path, name: &IfName, memory: usize) -> Result<Self, OpenCause> {
+        Self::attach_all(path, name, memory, 1).map(|mut all| all.remove(0))
+    }
+
+    /// Makes up to `most` handles, at least one. All together have the memory.
+    pub(crate) fn attach_all(
+        path: &Path,
+        name: &IfName,
+        memory: usize,
+        most: usize,
+    ) -> Result<Vec<Self>, OpenCause> {
         let socket = Listening::at(path, None).map_err(|error| match error {
             ListenError::TooLong(len) => OpenCause::SocketTooLong(len),
             ListenError::Taken => OpenCause::SocketTaken,
@@ -99,12 +122,14 @@ impl VhostQueue {
             ListenError::System { what, error } => OpenCause::System { what, error },
         })?;
         let wait = |errno| OpenCause::system("wait at", errno);
-        let poll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(wait)?;
-        let queue = Self {
-            socket,
+        let guests = Guest::handles(most).map_err(wait)?;
+        let memory = memory / guests.len();
+        let path: Arc<Path> = path.into();
+        let queue = |guest| Self {
+            door: None,
+            path: path.clone(),
             name: name.clone(),
-            poll,
-            session: None,
+            guest,
             frames: Frames::new(memory),
             batch: VecDeque::with_capacity(PLACES),
             shown: 0,
@@ -112,29 +137,29 @@ impl VhostQueue {
             counters: Counters::default(),
             news: VecDeque::new(),
         };
-        queue.await_connection().map_err(wait)?;
-        Ok(queue)
+        let mut queues: Vec<Self> = guests.into_iter().map(queue).collect();
+        let door = Door { socket, session: None };
+        await_connection(queues[0].as_fd(), &door).map_err(wait)?;
+        queues[0].door = Some(door);
+        Ok(queues)
     }
 
-    /// Returns the pairs of queues by which frames pass now; 0 without a guest.
+    /// Returns the pairs of queues by which frames pass now, of all handles; 0 without a guest.
     #[must_use]
     pub fn pairs(&self) -> usize {
-        self.session.as_ref().map_or(0, |session| session.guest.pairs())
-    }
-
-    fn await_connection(&self) -> Result<(), Errno> {
-        epoll::add(&self.poll, self.socket.socket(), EventData::new_u64(CONNECTION), EventFlags::IN)
+        self.guest.rings.pairs()
     }
 
     fn say(&mut self, text: String) {
         if self.news.len() < NEWS_MAX {
-            self.news.push_back(format!("{}: {text}", self.socket.path().display()));
+            self.news.push_back(format!("{}: {text}", self.path.display()));
         }
     }
 
     /// Takes one connection. Others wait until it has ended.
     fn accept(&mut self) -> Result<(), Errno> {
-        let stream = match self.socket.socket().accept() {
+        let Some(door) = &mut self.door else { return Ok(()) };
+        let stream = match door.socket.socket().accept() {
             Ok((stream, _)) => stream,
             // The one who was there has gone again, or the system has no room for one more.
             Err(_) => return Ok(()),
@@ -142,35 +167,37 @@ impl VhostQueue {
         if stream.set_nonblocking(true).is_err() {
             return Ok(());
         }
-        epoll::delete(&self.poll, self.socket.socket())?;
+        let poll = self.guest.rings.poll(self.guest.me());
+        epoll::delete(poll, door.socket.socket())?;
         let session = Session::new(stream, protocol::ALL);
-        epoll::add(&self.poll, &session, EventData::new_u64(MESSAGE), EventFlags::IN)?;
-        self.session = Some(session);
+        epoll::add(poll, &session, EventData::new_u64(MESSAGE), EventFlags::IN)?;
+        door.session = Some(session);
         self.say("a machine is connecting".to_owned());
         Ok(())
     }
 
     /// Ends the connection, and waits for another one.
     fn disconnect(&mut self, why: &Ended) -> Result<(), Errno> {
-        let Some(mut session) = self.session.take() else { return Ok(()) };
-        session.end(self.poll.as_fd());
-        self.lose_batch();
+        let Some(session) = self.door.as_mut().and_then(|door| door.session.take()) else { return Ok(()) };
+        let _ = epoll::delete(self.as_fd(), &session);
+        self.guest.rings.clear();
+        self.lose_batch(true);
         self.say(match why {
             Ended::Closed => "the machine has gone".to_owned(),
             Ended::System(error) => format!("the machine has gone: {error}"),
             Ended::Wrong(what) => format!("the machine is disconnected: its monitor {what}"),
         });
-        self.await_connection()
+        self.door.as_ref().map_or(Ok(()), |door| await_connection(self.as_fd(), door))
     }
 
     /// Notes the rings that have stopped, and the first time that frames can pass.
     fn look(&mut self) {
-        while let Some((at, error)) = self.session.as_mut().and_then(|session| session.guest.take_fault()) {
+        while let Some((at, error)) = self.guest.take_fault() {
             self.counters.rx_ring_errors += 1;
             self.say(format!("ring {at} of the guest has stopped: {error}"));
         }
         let is_up = self.pairs() > 0;
-        if let Some(session) = &mut self.session
+        if let Some(session) = self.door.as_mut().and_then(|door| door.session.as_mut())
             && is_up
             && !std::mem::replace(&mut session.said_up, true)
         {
@@ -180,14 +207,12 @@ impl VhostQueue {
 
     /// Loses the frames for a guest that is not there, or takes none. The first segments of one may
     /// be with the guest; the others follow no more.
-    fn lose_batch(&mut self) {
-        if let Some(session) = &mut self.session {
-            session.guest.forget();
-        }
+    fn lose_batch(&mut self, is_gone: bool) {
+        self.guest.forget();
         while let Some((frame, wire_len, _)) = self.batch.pop_front() {
-            match self.session {
-                None => self.counters.tx_lost_down += 1,
-                Some(_) => self.counters.tx_lost_buffer += 1,
+            match is_gone {
+                true => self.counters.tx_lost_down += 1,
+                false => self.counters.tx_lost_buffer += 1,
             }
             self.finished.add(wire_len, false);
             self.frames.give(frame);
@@ -198,7 +223,7 @@ impl VhostQueue {
     /// Gives the guest the first frame of the batch. Returns false if it has to wait.
     fn deliver(&mut self) -> bool {
         let Some((frame, wire_len, hash)) = self.batch.pop_front() else { return false };
-        let put = self.session.as_mut().map_or(Put::Down, |s| s.guest.put(&frame.as_ref(), hash));
+        let put = self.guest.put(&frame.as_ref(), hash);
         match put {
             Put::All => self.counters.taken(&frame.beside().hdr, frame.bytes().len()),
             Put::Refused => self.counters.tx_lost_refused += 1,
@@ -216,10 +241,22 @@ impl VhostQueue {
 
     /// Tells the guest of all that has passed.
     fn flush(&mut self) {
-        if let Some(session) = &mut self.session {
-            session.guest.flush();
-        }
+        self.guest.flush();
         self.look();
+    }
+}
+
+/// Has a handle wait for the next connection.
+fn await_connection(poll: BorrowedFd<'_>, door: &Door) -> Result<(), Errno> {
+    epoll::add(poll, door.socket.socket(), EventData::new_u64(CONNECTION), EventFlags::IN)
+}
+
+impl Drop for VhostQueue {
+    /// The guest loses its card with the first handle: the others leave its memory alone.
+    fn drop(&mut self) {
+        if self.door.is_some() {
+            self.guest.rings.clear();
+        }
     }
 }
 
@@ -281,15 +318,14 @@ impl Backend for VhostQueue {
         self.finished.take_fates()
     }
     fn abandon(&mut self) {
-        self.lose_batch();
+        self.lose_batch(self.pairs() == 0);
     }
 }
 
 impl Source for VhostQueue {
     fn recv(&mut self, room: &mut [u8]) -> io::Result<Option<(VnetHdr, usize)>> {
         for last in [false, true] {
-            let session = self.session.as_mut();
-            if let Some(got) = session.and_then(|session| session.guest.pop(room, &mut self.counters)) {
+            if let Some(got) = self.guest.pop(room, &mut self.counters) {
                 return Ok(Some(got));
             }
             if !last {
@@ -303,7 +339,7 @@ impl Source for VhostQueue {
 
 impl AsFd for VhostQueue {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.poll.as_fd()
+        self.guest.rings.poll(self.guest.me())
     }
 }
 
@@ -331,7 +367,11 @@ impl Nic for VhostQueue {
         true
     }
     fn has_frames(&self) -> bool {
-        self.session.as_ref().is_some_and(|session| session.guest.has_frames())
+        self.guest.has_frames()
+    }
+    /// A guest may have one pair of queues.
+    fn first_may_have_all(&self) -> bool {
+        true
     }
     fn take_news(&mut self) -> Option<String> {
         self.news.pop_front()
@@ -340,7 +380,7 @@ impl Nic for VhostQueue {
     fn attend(&mut self) -> io::Result<()> {
         let mut events = Vec::with_capacity(EVENTS);
         let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-        match epoll::wait(&self.poll, rustix::buffer::spare_capacity(&mut events), Some(&at_once)) {
+        match epoll::wait(self.as_fd(), rustix::buffer::spare_capacity(&mut events), Some(&at_once)) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(errno) => return Err(errno.into()),
         }
@@ -348,18 +388,16 @@ impl Nic for VhostQueue {
             match event.data.u64() {
                 CONNECTION => self.accept()?,
                 MESSAGE => {
-                    let poll = self.poll.as_fd();
-                    let served = self.session.as_mut().map_or(Ok(()), |session| session.serve(poll, KICKS));
+                    let session = self.door.as_mut().and_then(|door| door.session.as_mut());
+                    let served = session.map_or(Ok(()), |session| session.serve(&mut self.guest));
                     if let Err(ended) = served {
                         self.disconnect(&ended)?;
                     }
                 }
+                // Frames may pass again, or no more, which the caller finds in the same turn.
+                BELL => self.guest.rings.silence(self.guest.me()),
                 // A number of a ring, from this process.
-                kick => {
-                    if let Some(session) = &mut self.session {
-                        session.kicked(usize::try_from(kick - KICKS).unwrap_or(RINGS), self.poll.as_fd());
-                    }
-                }
+                kick => self.guest.read_kick(usize::try_from(kick - KICKS).unwrap_or(RINGS)),
             }
         }
         self.look();

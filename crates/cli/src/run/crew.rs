@@ -14,10 +14,10 @@ pub struct Crew {
     /// Threads that forward, 1 to 64
     ///
     /// Each has a queue of a TAP device that was made with `multi_queue`, its part of the queues of
-    /// an interface by XDP sockets, or its part of the flows by a packet socket; an interface of
-    /// another kind has one of them. Below mq and mqprio, without --wire, each queue has one of
-    /// them. With any other root one of them has the whole way, and gets from the others the
-    /// packets that they receive. Without the option one thread does everything.
+    /// an interface by XDP sockets or of a virtual machine, or its part of the flows by a packet
+    /// socket; an interface of another kind has one of them. Below mq and mqprio, without --wire,
+    /// each queue has one of them. With any other root one of them has the whole way, and gets from
+    /// the others the packets that they receive. Without the option one thread does everything.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=WORKERS_MAX as i64))]
     workers: Option<u16>,
 

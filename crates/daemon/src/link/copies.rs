@@ -118,16 +118,21 @@ pub(super) fn open(
     }
 }
 
+/// True if the first of these handles may have all frames of the interface.
+pub(crate) fn may_have_all(handles: &[LinkIo]) -> bool {
+    handles.len() == 1 || handles.first().is_some_and(|first| first.first_may_have_all())
+}
+
 /// Returns the ends of a link's copies that have these handles, the daemon's own first: it has the
-/// only one, or none if there are workers. A single handle is that of the worker at the link's
-/// turn.
+/// only one, or none if there are workers. A first handle that may have all frames is that of the
+/// worker at the link's turn, and the others follow.
 pub(super) fn ends(handles: Vec<LinkIo>, workers: usize, turn: usize) -> Vec<End> {
-    let alone = handles.len() == 1 && workers > 0;
+    let first = if may_have_all(&handles) { turn } else { 0 };
     let mut ends: Vec<End> = (workers > 0).then(End::spare).into_iter().collect();
     ends.extend(handles.into_iter().map(End::Live));
     ends.resize_with(workers + 1, End::spare);
-    if alone {
-        ends.swap(1, 1 + turn % workers);
+    if workers > 0 {
+        ends[1..].rotate_right(first % workers);
     }
     ends
 }

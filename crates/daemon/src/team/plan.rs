@@ -3,7 +3,7 @@
 use txweir_device::{Endpoint, IfName, LinkIo};
 use txweir_runtime::WireSpec;
 
-use crate::link::{Link, Part, mtu_over};
+use crate::link::{Link, Part, may_have_all, mtu_over};
 use crate::links::{Links, own, seats};
 use crate::machine::{Local, Machine};
 use crate::queue_map::{QueueMap, WORKERS_MAX};
@@ -22,8 +22,9 @@ pub struct Side {
 }
 
 /// Makes the links of each worker: two, that are peers of each other, with the default qdiscs. A
-/// handle of an interface has one worker: the first handle the first worker, and so on. A single
-/// handle of the second interface is the second worker's, so that two single ones are not on one.
+/// handle of an interface has one worker: the first handle the first worker, and so on. The first
+/// handle of the second interface is the second worker's if it may have all frames, so that two
+/// such ones are not on one.
 /// A way without a wire has a transmit queue for each handle of its interface, and one otherwise.
 /// Qdiscs are set next, on the links of each worker alike, and then [`seat`] is called.
 ///
@@ -44,7 +45,7 @@ pub fn parts(sides: [Side; 2], workers: usize) -> Result<Vec<Links>, String> {
             None => u16::try_from(handles.len()).unwrap_or(1),
         };
         let part = Part { wire, queues, mtu: mtu_over(first, &endpoint)?, seed: Local.seed(name.as_str()) };
-        let offset = if handles.len() == 1 { at } else { 0 };
+        let offset = if may_have_all(&handles) { at } else { 0 };
         let mut of_worker: Vec<Option<LinkIo>> = (0..workers).map(|_| None).collect();
         for (handle, io) in handles.into_iter().enumerate() {
             of_worker[(handle + offset) % workers] = Some(io);

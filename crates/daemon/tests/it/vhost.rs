@@ -237,6 +237,51 @@ fn guests_at_two_workers_lose_nothing() {
     assert_eq!(came, (0..FRAMES).collect::<Vec<_>>());
 }
 
+/// Guests with two pairs at two threads: each worker has a pair of either guest, the first pair of
+/// the first guest and the second one of the second, and no frame changes its worker.
+#[test]
+fn each_worker_has_a_pair_of_each_guest() {
+    const FRAMES: u32 = 2000;
+    let mut world = World { daemon: Daemon::with(Links::default()), now: Instant(clock::now_ns()) };
+    let paths = ["a", "b"].map(|end| path(&format!("pairs-{end}")));
+    let [a, b] = paths.each_ref().map(|path| path.display());
+    world.link(&format!("add a --type vhost --if {a} --workers 2"));
+    world.link(&format!("add b --type vhost --if {b} --workers 2 --peer a"));
+    let mut server = Server::without_socket(world.daemon).with_workers(TeamOptions::default());
+    let (stop, _other) = UnixStream::pair().expect("a pair");
+    let mut guests: Vec<TestGuest> = Vec::new();
+    for path in &paths {
+        guests.push(TestGuest::connect(path, Setup { pairs: 2, ..Setup::default() }, || {
+            let mut rounds = 0;
+            until(&mut server, &stop, |_| std::mem::replace(&mut rounds, 1) == 1);
+        }));
+    }
+    let (mut sent, mut came) = ([0; 2], [Vec::new(), Vec::new()]);
+    let mut sums = Value::Null;
+    until(&mut server, &stop, |world| {
+        for pair in 0..2 {
+            let number = |at: u32| numbered(FRAMES * pair as u32 + at);
+            while sent[pair] < FRAMES && guests[0].send(pair, [0; 12], &number(sent[pair])) {
+                sent[pair] += 1;
+            }
+            while let Some((_, frame, _)) = guests[1].receive(pair) {
+                came[pair].push(u32::from_be_bytes(frame[14..18].try_into().expect("a number")));
+            }
+        }
+        let shown: Value = serde_json::from_str(&world.link("show b -j")).expect("JSON");
+        sums = shown[0]["sums"]["tx"].clone();
+        came.iter().all(|came| came.len() == FRAMES as usize) || sums["delivered"] == 2 * FRAMES
+    });
+    for (pair, came) in came.iter_mut().enumerate() {
+        let first = FRAMES * (1 - pair as u32);
+        // The last ones may have come since.
+        while let Some((_, frame, _)) = guests[1].receive(pair) {
+            came.push(u32::from_be_bytes(frame[14..18].try_into().expect("a number")));
+        }
+        assert_eq!(*came, (first..first + FRAMES).collect::<Vec<_>>(), "{pair}: {sums}");
+    }
+}
+
 /// Links of this type by text: their words, and their refusals.
 #[test]
 fn the_words_of_a_link() {

@@ -1,55 +1,23 @@
-//! The rings of a guest, and the frames that pass through them.
+//! `Guest`: a handle of the rings of a guest, and the frames that pass through them.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 
 use rustix::io::Errno;
 
 use super::feature::Features;
 use super::memory::Memory;
 use super::ring::{Chain, Layout, Ring, RingError};
+use super::rings::{Fault, PAIRS, RINGS, Rings};
 use crate::counters::Counters;
 use crate::frame::{FrameRef, MAX_FRAME, SKIP_MAX};
 use crate::segment::{Segmenter, complete_checksum};
 use crate::vnet::{HDR_LEN, VnetHdr};
 
-/// Most pairs of queues of a guest.
-pub(super) const PAIRS: usize = 8;
-/// Rings of a guest: two for each pair, and one for commands behind them.
-pub(super) const RINGS: usize = 2 * PAIRS + 1;
 /// Most chains over which one frame is spread: a super-frame of 64 KiB takes 44 buffers of 1526
 /// bytes.
 const SPREAD_MAX: usize = 64;
 /// Bytes of an Ethernet header.
 const ETHERNET: u64 = 14;
-
-/// One ring, as far as the frontend has set it up.
-#[derive(Debug, Default)]
-pub(super) struct Slot {
-    /// The ring; `None` while it is stopped.
-    pub(super) ring: Option<Ring>,
-    /// The index at which a ring has stopped by an error.
-    failed_at: Option<u16>,
-    /// True if the frontend lets frames pass.
-    pub(super) enabled: bool,
-    /// True if the ring may have more than the guest tells of.
-    awake: bool,
-    /// True if chains were used of which the guest does not know.
-    news: bool,
-    /// It is readable when the guest has made chains available.
-    pub(super) kick: Option<OwnedFd>,
-    /// Tells the guest of used chains.
-    pub(super) call: Option<OwnedFd>,
-    /// True if the guest is to be told by a message, as it has no descriptor for that.
-    due: bool,
-    /// Tells the frontend of an error of the ring.
-    pub(super) err: Option<OwnedFd>,
-}
-
-impl Slot {
-    fn works(&self) -> bool {
-        self.enabled && self.ring.is_some()
-    }
-}
 
 /// The fate of a frame for the guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,9 +33,6 @@ pub(super) enum Put {
     Down,
 }
 
-/// A ring that has stopped by an error, until somebody asks.
-pub(super) type Fault = (usize, RingError);
-
 /// The result of a look at a ring of the guest's frames.
 enum Popped {
     Nothing,
@@ -75,95 +40,137 @@ enum Popped {
     Frame(VnetHdr, usize),
 }
 
-/// The guest behind a connection.
+/// A handle of the rings of a guest, by which frames pass.
 #[derive(Debug)]
 pub(super) struct Guest {
-    pub(super) features: Features,
-    pub(super) memory: Memory,
-    pub(super) slots: [Slot; RINGS],
+    pub(super) rings: Arc<Rings>,
+    /// The number of the handle.
+    me: usize,
     /// The pair whose frame comes next.
     turn: usize,
-    /// The pairs in use, where the guest says it by a command.
-    used_pairs: usize,
     chains: Vec<Chain>,
     /// The cutting of the frame that is put next, of which the guest may have the first segments.
     rest: Option<Segmenter>,
     /// A segment, or a frame whose checksum is completed.
     scratch: Box<[u8]>,
     faults: Vec<Fault>,
+    /// The rings with used chains of which this handle has yet to tell: a bit each.
+    news: u32,
 }
 
 impl Guest {
-    pub(super) fn new() -> Self {
-        Self {
-            features: Features::default(),
-            memory: Memory::default(),
-            slots: std::array::from_fn(|_| Slot::default()),
-            turn: 0,
-            used_pairs: 1,
+    /// Makes the handles of a card, at least one and at most [`PAIRS`].
+    ///
+    /// # Errors
+    /// The system has no more descriptors.
+    pub(super) fn handles(count: usize) -> Result<Vec<Self>, Errno> {
+        let rings = Arc::new(Rings::new(count)?);
+        let handle = |me| Self {
+            rings: rings.clone(),
+            me,
+            turn: me,
             chains: (0..SPREAD_MAX).map(|_| Chain::default()).collect(),
             rest: None,
             scratch: vec![0; MAX_FRAME].into(),
             faults: Vec::new(),
-        }
+            news: 0,
+        };
+        Ok((0..rings.handles()).map(handle).collect())
+    }
+
+    /// Returns the number of this handle.
+    pub(super) const fn me(&self) -> usize {
+        self.me
     }
 
     /// Starts a ring at this place.
     ///
     /// # Errors
     /// The reason for which the place is impossible.
-    pub(super) fn start(&mut self, at: usize, layout: Layout, base: u16) -> Result<(), String> {
-        layout.check(&self.memory)?;
-        let ring = Ring::new(layout, &self.memory, base).map_err(|error| error.to_string())?;
-        let slot = &mut self.slots[at];
+    pub(super) fn start(
+        &mut self,
+        at: usize,
+        layout: Layout,
+        base: u16,
+        memory: &Arc<Memory>,
+    ) -> Result<(), String> {
+        layout.check(memory)?;
+        let ring = Ring::new(layout, memory, base).map_err(|error| error.to_string())?;
+        let mut slot = self.rings.slot(at);
+        slot.memory = memory.clone();
         (slot.ring, slot.failed_at) = (Some(ring), None);
         (slot.awake, slot.news) = (true, false);
-        if self.commands() == Some(at) {
-            self.used_pairs = 1;
+        drop(slot);
+        if self.rings.commands() == Some(at) {
+            self.rings.use_pairs(1);
         }
+        self.wake_owner(at);
         Ok(())
     }
 
     /// Stops a ring. Returns the index at which it would go on; `None` if it was stopped before.
     pub(super) fn stop(&mut self, at: usize) -> Option<u16> {
         self.flush_one(at);
-        let slot = &mut self.slots[at];
-        slot.ring.take().map(|ring| ring.base()).or_else(|| slot.failed_at.take())
+        let mut slot = self.rings.slot(at);
+        // Those that wait for it find another one, or none.
+        self.rings.wake(std::mem::take(&mut slot.waiting));
+        slot.stop()
+    }
+
+    /// Reads the kick of a ring.
+    pub(super) fn read_kick(&mut self, at: usize) {
+        if at >= RINGS {
+            return;
+        }
+        let mut slot = self.rings.slot(at);
+        if let Some(kick) = slot.kick.take() {
+            match rustix::io::read(&kick, &mut [0; 8]) {
+                Ok(1..) | Err(Errno::AGAIN | Errno::INTR) => slot.kick = Some(kick),
+                // It would be ready for ever.
+                Ok(_) | Err(_) => self.rings.forget_kick(at, kick),
+            }
+        }
+        drop(slot);
+        self.kicked(at);
     }
 
     /// Notes that the guest has made chains of a ring available.
     pub(super) fn kicked(&mut self, at: usize) {
-        self.slots[at].awake = true;
+        let mut slot = self.rings.slot(at);
+        slot.awake = true;
+        self.rings.wake(std::mem::take(&mut slot.waiting) & !self.bit());
+        drop(slot);
         if at % 2 == 1 {
             // The ring is read until it is empty, without further kicks.
             self.with(at, |ring, memory, _| ring.listen(memory, false));
         }
-        if self.commands() == Some(at) {
+        if self.rings.commands() == Some(at) {
             self.obey(at);
+        }
+        self.wake_owner(at);
+    }
+
+    /// Has the handle of a ring look at it, if that is another one.
+    fn wake_owner(&self, at: usize) {
+        let owner = self.rings.owner(at);
+        if owner != self.me {
+            self.rings.wake(1 << owner);
         }
     }
 
-    /// Returns the most pairs that the guest may have: one, unless its driver has accepted several.
-    const fn pairs_max(&self) -> usize {
-        if self.features.several_pairs() { PAIRS } else { 1 }
+    const fn bit(&self) -> u8 {
+        1 << self.me
     }
 
-    /// Returns the ring of commands, which is behind those of the pairs that the guest may have
-    /// (VIRTIO 1.2 section 5.1.2); `None` if its driver has accepted none.
-    fn commands(&self) -> Option<usize> {
-        self.features.commands().then_some(2 * self.pairs_max())
+    /// Iterates over the pairs of this handle that the guest may have.
+    fn mine(&self) -> impl Iterator<Item = usize> + use<> {
+        (self.me..self.rings.pairs_max()).step_by(self.rings.handles())
     }
 
     /// True if frames of the guest may be there of which it does not tell.
     pub(super) fn has_frames(&self) -> bool {
-        let mut sending = self.slots.iter().skip(1).step_by(2).take(self.pairs_max());
-        sending.any(|slot| slot.works() && slot.awake)
-    }
-
-    /// Returns the pairs of which both rings work.
-    pub(super) fn pairs(&self) -> usize {
-        let pairs = self.slots.chunks_exact(2).take(self.pairs_max());
-        pairs.filter(|pair| pair.iter().all(Slot::works)).count()
+        let awake = |at| self.rings.works(at) && self.rings.slot(at).awake;
+        self.mine().any(|pair| awake(2 * pair + 1))
     }
 
     /// Returns the next ring that has stopped by an error, once.
@@ -175,16 +182,13 @@ impl Guest {
     fn with<T>(
         &mut self,
         at: usize,
-        f: impl FnOnce(&mut Ring, &Memory, &mut Vec<Chain>) -> Result<T, RingError>,
+        f: impl FnOnce(&mut Ring, &Memory, &mut [Chain]) -> Result<T, RingError>,
     ) -> Option<T> {
-        let slot = &mut self.slots[at];
-        match f(slot.ring.as_mut()?, &self.memory, &mut self.chains) {
-            Ok(done) => Some(done),
+        let mut slot = self.rings.slot(at);
+        match slot.work(&mut self.chains, f) {
+            Ok(done) => done,
             Err(error) => {
-                slot.failed_at = slot.ring.take().map(|ring| ring.base());
-                if let Some(err) = &slot.err {
-                    signal(err);
-                }
+                self.rings.wake(std::mem::take(&mut slot.waiting) & !self.bit());
                 self.faults.push((at, error));
                 None
             }
@@ -193,11 +197,11 @@ impl Guest {
 
     /// Takes the next frame of the guest, into `room`.
     pub(super) fn pop(&mut self, room: &mut [u8], counters: &mut Counters) -> Option<(VnetHdr, usize)> {
-        let pairs = self.pairs_max();
-        for _ in 0..pairs {
-            let at = 2 * (self.turn % pairs) + 1;
-            self.turn = (self.turn + 1) % pairs;
-            if let Some((hdr, len)) = self.pop_from(at, room, counters) {
+        let (pairs, step) = (self.rings.pairs_max(), self.rings.handles());
+        for _ in self.mine() {
+            let pair = if self.turn < pairs { self.turn } else { self.me };
+            self.turn = pair + step;
+            if let Some((hdr, len)) = self.pop_from(2 * pair + 1, room, counters) {
                 counters.received(&hdr, len);
                 return Some((hdr, len));
             }
@@ -206,49 +210,68 @@ impl Guest {
     }
 
     fn pop_from(&mut self, at: usize, room: &mut [u8], counters: &mut Counters) -> Option<(VnetHdr, usize)> {
-        let features = self.features;
+        let Self { rings, chains, faults, news, .. } = self;
+        let features = rings.features();
+        if !rings.works(at) {
+            return None;
+        }
+        let mut slot = rings.slot(at);
         for _ in 0..SKIP_MAX {
-            if !self.slots[at].works() || !self.slots[at].awake {
+            if !slot.works() || !slot.awake {
                 return None;
             }
-            let popped = self.with(at, |ring, memory, chains| {
-                next_frame(ring, memory, features, &mut chains[0], room, counters)
+            let popped = slot.work(chains, |ring, memory, chains| {
+                let popped = next_frame(ring, memory, features, &mut chains[0], room, counters)?;
+                // Where there is none, the guest is asked to tell of the next one.
+                let awake = !matches!(popped, Popped::Nothing) || ring.listen(memory, true)?;
+                Ok((popped, awake))
             });
-            match popped? {
-                Popped::Frame(hdr, len) => {
-                    self.slots[at].news = true;
-                    return Some((hdr, len));
+            match popped {
+                Ok(Some((popped, awake))) => {
+                    slot.awake = awake;
+                    if !matches!(popped, Popped::Nothing) {
+                        slot.news = true;
+                        *news |= 1 << at;
+                    }
+                    if let Popped::Frame(hdr, len) = popped {
+                        return Some((hdr, len));
+                    }
                 }
-                Popped::LeftOut => self.slots[at].news = true,
-                Popped::Nothing => {
-                    let more = self.with(at, |ring, memory, _| ring.listen(memory, true))?;
-                    self.slots[at].awake = more;
-                }
+                Ok(None) => return None,
+                Err(error) => faults.push((at, error)),
             }
         }
         None
     }
 
+    /// Returns the ring for a frame to the guest, which the hash of its flow chooses: one of this
+    /// handle's own, or if none of them works, of all.
+    fn ring_for(&self, hash: u32) -> Option<usize> {
+        // Of several pairs those are in use of which both rings are enabled: another number of
+        // pairs in the frontend would have its commands at the first ring of a pair here. The
+        // second ring may start later, with the first frame that the guest sends.
+        let (rings, alone) = (&*self.rings, self.rings.pairs_max() == 1);
+        let pairs = rings.pairs_in_use();
+        let works = |pair: &usize| rings.works(2 * pair) && (alone || rings.is_enabled(2 * pair + 1));
+        let (step, hash) = (rings.handles(), hash as usize);
+        let own = || (self.me..pairs).step_by(step).filter(works);
+        // The same hash may have chosen the handle.
+        let own = own().count().checked_sub(1).and_then(|last| own().nth(hash / step % (last + 1)));
+        let all = || (0..pairs).filter(works);
+        own.or_else(|| all().nth(hash % all().count().max(1))).map(|pair| 2 * pair)
+    }
+
     /// Puts a frame into a ring of the guest, which the hash of its flow chooses.
     pub(super) fn put(&mut self, frame: &FrameRef<'_>, hash: u32) -> Put {
-        // A frontend that has the queue of commands itself enables the rings in use instead. Of
-        // several pairs those are in use of which both rings are enabled: another number of pairs
-        // in the frontend would have its commands at the first ring of a pair here. The second ring
-        // may start later, with the first frame that the guest sends.
-        let most = self.pairs_max();
-        let says = self.commands().is_some_and(|at| self.slots[at].works());
-        let pairs = if says { self.used_pairs.min(most) } else { most };
-        let works = |at: &usize| self.slots[*at].works() && (most == 1 || self.slots[*at + 1].enabled);
-        let rings = || (0..2 * pairs).step_by(2).filter(works);
-        let count = rings().count().max(1);
-        let Some(at) = rings().nth(hash as usize % count) else {
+        let features = self.rings.features();
+        let Some(at) = self.ring_for(hash) else {
             self.forget();
             return Put::Down;
         };
-        if self.rest.is_some() || !self.features.takes_whole(&frame.hdr) {
+        if self.rest.is_some() || !features.takes_whole(&frame.hdr) {
             return self.put_segments(at, frame);
         }
-        if self.features.takes_undone() {
+        if features.takes_undone() {
             return self.put_one(at, &frame.hdr, frame.bytes);
         }
         if !frame.hdr.needs_csum {
@@ -278,12 +301,10 @@ impl Guest {
         let begun = self.rest.take().map_or_else(|| Segmenter::new(&frame.hdr, frame.bytes), Ok);
         let Ok(mut cut) = begun else { return Put::Refused };
         // A ring without room costs no cutting.
-        let room = self.with(at, |ring, memory, _| ring.has(memory, 1));
-        let mut put = match room {
-            None => Put::Down,
-            Some(true) => Put::All,
-            Some(false) => Put::Full,
-        };
+        let mut put = self.put_by(at, |ring, memory, _| {
+            let has = ring.has(memory, 1)?;
+            Ok(if has { Put::All } else { Put::Full })
+        });
         let mut scratch = std::mem::take(&mut self.scratch);
         // Bound: the segments of one frame, at most SEGMENTS_MAX.
         while put == Put::All && !cut.is_done() {
@@ -305,50 +326,77 @@ impl Guest {
 
     /// Puts a frame into a ring as it is.
     fn put_one(&mut self, at: usize, hdr: &VnetHdr, bytes: &[u8]) -> Put {
-        let features = self.features;
-        let put = self.with(at, |ring, memory, chains| deliver(ring, memory, features, chains, hdr, bytes));
-        match put {
-            None => Put::Down,
-            Some(put) => {
-                self.slots[at].news |= put == Put::All;
+        let features = self.rings.features();
+        self.put_by(at, |ring, memory, chains| deliver(ring, memory, features, chains, hdr, bytes))
+    }
+
+    /// Works on a ring that takes frames. If it is full, this handle learns of room in it.
+    fn put_by(
+        &mut self,
+        at: usize,
+        f: impl FnOnce(&mut Ring, &Memory, &mut [Chain]) -> Result<Put, RingError>,
+    ) -> Put {
+        let bit = self.bit();
+        let mut slot = self.rings.slot(at);
+        let is_alone = slot.waiting & !bit == 0;
+        let done = slot.work(&mut self.chains, |ring, memory, chains| {
+            let put = f(ring, memory, chains)?;
+            if put == Put::All && is_alone {
+                // The guest tells of further room only where it is wanted.
+                ring.listen(memory, false)?;
+            }
+            Ok(put)
+        });
+        match done {
+            Ok(Some(put)) => {
+                slot.news |= put == Put::All;
+                slot.waiting |= if put == Put::Full { bit } else { 0 };
+                self.news |= 1 << at;
                 put
+            }
+            Ok(None) => Put::Down,
+            Err(error) => {
+                self.rings.wake(std::mem::take(&mut slot.waiting) & !bit);
+                self.faults.push((at, error));
+                Put::Down
             }
         }
     }
 
-    /// Tells the guest of all chains that were used.
+    /// Tells the guest of all chains that this handle has used.
     pub(super) fn flush(&mut self) {
-        for at in 0..RINGS {
-            self.flush_one(at);
+        // Bound: the rings, of which each round takes one off.
+        while self.news != 0 {
+            self.flush_one(self.news.trailing_zeros() as usize); // below 32
         }
     }
 
     fn flush_one(&mut self, at: usize) {
-        if std::mem::take(&mut self.slots[at].news)
-            && self.with(at, |ring, memory, _| ring.tells(memory)) == Some(true)
-        {
-            let slot = &mut self.slots[at];
-            match &slot.call {
-                Some(call) => signal(call),
-                None => slot.due = true,
-            }
+        self.news &= !(1 << at);
+        let mut slot = self.rings.slot(at);
+        if let Err(error) = slot.flush() {
+            self.rings.wake(std::mem::take(&mut slot.waiting) & !self.bit());
+            self.faults.push((at, error));
         }
     }
 
     /// Returns a ring of which the guest is to be told by a message, once.
     pub(super) fn take_due(&mut self) -> Option<usize> {
-        self.slots.iter_mut().position(|slot| std::mem::take(&mut slot.due))
+        (0..RINGS).find(|at| std::mem::take(&mut self.rings.slot(*at).due))
     }
 
     /// Answers the commands of the guest at their ring (VIRTIO 1.2 section 5.1.6.5).
     fn obey(&mut self, at: usize) {
-        let several = self.features.several_pairs();
+        let several = self.rings.features().several_pairs();
         for _ in 0..SKIP_MAX {
             let answered =
                 self.with(at, |ring, memory, chains| answer(ring, memory, &mut chains[0], several));
             let Some(Some(pairs)) = answered else { return };
-            self.used_pairs = if pairs > 0 { pairs } else { self.used_pairs };
-            self.slots[at].news = true;
+            if pairs > 0 {
+                self.rings.use_pairs(pairs);
+            }
+            self.rings.slot(at).news = true;
+            self.news |= 1 << at;
         }
     }
 }
@@ -436,8 +484,6 @@ fn deliver(
         ring.put_used(memory, ahead, chain.head, written as u32)?; // below 2^17
     }
     ring.publish(memory, count)?;
-    // The guest tells of further room only where it is wanted.
-    ring.listen(memory, false)?;
     Ok(Put::All)
 }
 
@@ -466,9 +512,4 @@ fn answer(
     ring.put_used(memory, 0, chain.head, written as u32)?; // 0 or 1
     ring.publish(memory, 1)?;
     Ok(Some(if obeyed { pairs } else { 0 }))
-}
-
-/// Adds one to an event descriptor. A full one tells as well.
-pub(super) fn signal(fd: &impl AsFd) {
-    let _: Result<usize, Errno> = rustix::io::write(fd, &1u64.to_ne_bytes());
 }

@@ -3,16 +3,16 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 
-use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
-use rustix::io::Errno;
 
 use super::feature::{ALL, Features};
-use super::guest::{Guest, PAIRS, RINGS};
+use super::guest::Guest;
 use super::memory::Memory;
 use super::message::{CONFIG_MAX, Places, Refused, Request, name, protocol, read};
 use super::ring::{Layout, RING_MAX};
+use super::rings::{PAIRS, RINGS};
 use super::stream::{Ended, Message, Stream};
 
 /// Most messages that are served before frames have their turn.
@@ -34,7 +34,7 @@ struct Setup {
 #[derive(Debug)]
 pub(super) struct Session {
     stream: Stream,
-    pub(super) guest: Guest,
+    memory: Arc<Memory>,
     setups: [Setup; RINGS],
     /// The features of the protocol that this device offers, and those that both have.
     offered: u64,
@@ -54,7 +54,7 @@ impl Session {
     pub(super) fn new(socket: UnixStream, offered: u64) -> Self {
         Self {
             stream: Stream::new(socket),
-            guest: Guest::new(),
+            memory: Arc::default(),
             setups: [Setup::default(); RINGS],
             offered,
             protocol: 0,
@@ -63,17 +63,15 @@ impl Session {
         }
     }
 
-    /// Serves the messages that are there. `poll` gets the descriptors of rings, with their numbers
-    /// behind `first`.
+    /// Serves the messages that are there, by the first handle of the guest.
     ///
     /// # Errors
     /// The connection has ended.
-    pub(super) fn serve(&mut self, poll: BorrowedFd<'_>, first: u64) -> Result<(), Ended> {
+    pub(super) fn serve(&mut self, guest: &mut Guest) -> Result<(), Ended> {
         for _ in 0..MESSAGES {
             let Some(message) = self.stream.next()? else { return Ok(()) };
             let Message { header, body, fds } = message;
-            let answer =
-                read(header.number, &body).and_then(|request| self.handle(&request, fds, poll, first));
+            let answer = read(header.number, &body).and_then(|request| self.handle(guest, &request, fds));
             // The message that agrees on acknowledgements is acknowledged itself, as User-Mode
             // Linux expects.
             let acknowledges = header.needs_reply && self.protocol & protocol::REPLY_ACK != 0;
@@ -94,7 +92,7 @@ impl Session {
     }
 
     /// Obeys a request, and returns the reply if it has one.
-    fn handle(&mut self, request: &Request, fds: Vec<OwnedFd>, poll: BorrowedFd<'_>, first: u64) -> Answer {
+    fn handle(&mut self, guest: &mut Guest, request: &Request, fds: Vec<OwnedFd>) -> Answer {
         let word = |word: u64| Ok(Some(word.to_ne_bytes().to_vec()));
         match request {
             Request::GetFeatures => return word(ALL),
@@ -102,7 +100,7 @@ impl Session {
             Request::GetQueueNum => return word(2 * PAIRS as u64),
             Request::GetVringBase(ring) => {
                 let at = index(*ring)?;
-                let base = self.stop(at, poll);
+                let base = self.stop(guest, at);
                 let [low, high] = [*ring, base.into()].map(u32::to_ne_bytes);
                 return Ok(Some([low, high].concat()));
             }
@@ -112,34 +110,28 @@ impl Session {
                 if unknown != 0 {
                     return Err(Refused::given(&format!("bits of {ALL:#x}"), format!("{bits:#x}")));
                 }
-                self.guest.features = Features(*bits);
+                guest.rings.accept(Features(*bits));
             }
             Request::SetProtocolFeatures(bits) => self.protocol = bits & self.offered,
             Request::SetBackendReqFd => self.backend = descriptor(fds, true)?,
             Request::SetOwner | Request::SetConfig => {}
-            Request::ResetOwner | Request::ResetDevice => self.reset(poll),
+            Request::ResetOwner | Request::ResetDevice => self.reset(guest),
             Request::SetMemTable(regions) => {
                 let memory = Memory::map(regions.clone(), fds)?;
                 // The rings may lie elsewhere now.
                 for at in 0..RINGS {
-                    self.setups[at].base = self.guest.stop(at).unwrap_or(self.setups[at].base);
+                    self.setups[at].base = guest.stop(at).unwrap_or(self.setups[at].base);
                 }
-                self.guest.memory = memory;
-                (0..RINGS).try_for_each(|at| self.restart(at))?;
+                self.memory = Arc::new(memory);
+                (0..RINGS).try_for_each(|at| self.restart(guest, at))?;
             }
-            ring => self.set_ring(ring, fds, poll, first)?,
+            ring => self.set_ring(guest, ring, fds)?,
         }
         Ok(None)
     }
 
     /// Obeys a request about one ring that has no reply. Others are none of its business.
-    fn set_ring(
-        &mut self,
-        request: &Request,
-        fds: Vec<OwnedFd>,
-        poll: BorrowedFd<'_>,
-        first: u64,
-    ) -> Result<(), Refused> {
+    fn set_ring(&mut self, guest: &mut Guest, request: &Request, fds: Vec<OwnedFd>) -> Result<(), Refused> {
         match request {
             Request::SetVringNum(ring, size) => {
                 let at = index(*ring)?;
@@ -151,7 +143,7 @@ impl Session {
             Request::SetVringAddr(ring, places) => {
                 let at = index(*ring)?;
                 self.setups[at].places = Some(*places);
-                self.restart(at)?;
+                self.restart(guest, at)?;
             }
             Request::SetVringBase(ring, base) => {
                 let at = index(*ring)?;
@@ -160,34 +152,36 @@ impl Session {
             }
             Request::SetVringKick(ring, has_fd) => {
                 let at = index(*ring)?;
-                self.stop(at, poll);
-                self.guest.slots[at].kick = descriptor(fds, *has_fd)?;
-                match &self.guest.slots[at].kick {
-                    Some(kick) => {
-                        let data = EventData::new_u64(first + at as u64);
-                        epoll::add(poll, kick, data, EventFlags::IN)
-                            .map_err(|errno| Refused(format!("cannot wait for the descriptor: {errno}")))?;
-                    }
+                self.stop(guest, at);
+                let kick = descriptor(fds, *has_fd)?;
+                match &kick {
+                    Some(kick) => guest
+                        .rings
+                        .await_kick(at, kick)
+                        .map_err(|errno| Refused(format!("cannot wait for the descriptor: {errno}")))?,
                     None if self.protocol & protocol::IN_BAND != 0 => {}
                     None => return Err(Refused::given("a descriptor", "none: this device does not poll")),
                 }
+                let mut slot = guest.rings.slot(at);
+                slot.kick = kick;
+                slot.enabled |= !guest.rings.features().enables();
+                drop(slot);
                 self.setups[at].started = true;
-                if !self.guest.features.enables() {
-                    self.guest.slots[at].enabled = true;
-                }
-                self.restart(at)?;
+                self.restart(guest, at)?;
             }
             Request::SetVringCall(ring, has_fd) => {
-                self.guest.slots[index(*ring)?].call = descriptor(fds, *has_fd)?;
+                let (at, call) = (index(*ring)?, descriptor(fds, *has_fd)?);
+                guest.rings.slot(at).call = call;
             }
             Request::SetVringErr(ring, has_fd) => {
-                self.guest.slots[index(*ring)?].err = descriptor(fds, *has_fd)?;
+                let (at, err) = (index(*ring)?, descriptor(fds, *has_fd)?);
+                guest.rings.slot(at).err = err;
             }
             Request::SetVringEnable(ring, on) => {
                 let at = index(*ring)?;
-                self.guest.slots[at].enabled = *on;
+                guest.rings.slot(at).enabled = *on;
                 // Chains may have been made available before.
-                self.guest.kicked(at);
+                guest.kicked(at);
             }
             Request::Kick(ring) => {
                 let at = index(*ring)?;
@@ -196,9 +190,9 @@ impl Session {
                 }
                 // The first notification starts a ring that has no descriptor for it.
                 if !std::mem::replace(&mut self.setups[at].started, true) {
-                    self.restart(at)?;
+                    self.restart(guest, at)?;
                 }
-                self.guest.kicked(at);
+                guest.kicked(at);
             }
             _ => {}
         }
@@ -206,7 +200,7 @@ impl Session {
     }
 
     /// Starts a ring at its present place, if it is to run.
-    fn restart(&mut self, at: usize) -> Result<(), Refused> {
+    fn restart(&mut self, guest: &mut Guest, at: usize) -> Result<(), Refused> {
         let setup = self.setups[at];
         if !setup.started {
             return Ok(());
@@ -214,68 +208,46 @@ impl Session {
         let Some(places) = setup.places else {
             return Err(Refused(format!("ring {at} has no SET_VRING_ADDR yet")));
         };
-        let base = self.guest.stop(at).unwrap_or(setup.base);
+        let base = guest.stop(at).unwrap_or(setup.base);
         let size = u16::try_from(setup.size).unwrap_or(0);
         let lengths = Layout::lengths(size);
         let place = |at: u64, len: u64| {
-            self.guest.memory.guest_address(at, len).ok_or_else(|| {
+            self.memory.guest_address(at, len).ok_or_else(|| {
                 Refused::given(&format!("{len} bytes in the memory of SET_MEM_TABLE"), format!("{at:#x}"))
             })
         };
+        let features = guest.rings.features();
         let layout = Layout {
             table: place(places.table, lengths[0])?,
             avail: place(places.avail, lengths[1])?,
             used: place(places.used, lengths[2])?,
             size,
-            event_idx: self.guest.features.event_idx(),
-            indirect: self.guest.features.indirect(),
+            event_idx: features.event_idx(),
+            indirect: features.indirect(),
         };
         self.setups[at].base = base;
-        self.guest.start(at, layout, base).map_err(|why| Refused(format!("ring {at}: {why}")))
+        guest.start(at, layout, base, &self.memory).map_err(|why| Refused(format!("ring {at}: {why}")))
     }
 
     /// Stops a ring. Returns the index at which it would go on.
-    fn stop(&mut self, at: usize, poll: BorrowedFd<'_>) -> u16 {
+    fn stop(&mut self, guest: &mut Guest, at: usize) -> u16 {
         let setup = &mut self.setups[at];
-        setup.base = self.guest.stop(at).unwrap_or(setup.base);
+        setup.base = guest.stop(at).unwrap_or(setup.base);
         setup.started = false;
-        if let Some(kick) = self.guest.slots[at].kick.take() {
-            // The frontend has the same descriptor: closing it here would not end the waiting.
-            let _ = epoll::delete(poll, kick);
+        if let Some(kick) = guest.rings.slot(at).kick.take() {
+            guest.rings.forget_kick(at, kick);
         }
         setup.base
     }
 
     /// Stops all rings, and forgets what the driver has accepted.
-    fn reset(&mut self, poll: BorrowedFd<'_>) {
+    fn reset(&mut self, guest: &mut Guest) {
         for at in 0..RINGS {
-            self.stop(at, poll);
-            self.guest.slots[at].enabled = false;
+            self.stop(guest, at);
+            guest.rings.slot(at).enabled = false;
             self.setups[at] = Setup::default();
         }
-        self.guest.features = Features::default();
-    }
-
-    /// Ends the connection: nothing is waited for any more.
-    pub(super) fn end(&mut self, poll: BorrowedFd<'_>) {
-        for at in 0..RINGS {
-            self.stop(at, poll);
-        }
-        let _ = epoll::delete(poll, &self.stream);
-    }
-
-    /// Takes a kick of a ring.
-    pub(super) fn kicked(&mut self, at: usize, poll: BorrowedFd<'_>) {
-        let Some(slot) = self.guest.slots.get_mut(at) else { return };
-        if let Some(kick) = slot.kick.take() {
-            let mut count = [0; 8];
-            match rustix::io::read(&kick, &mut count) {
-                Ok(1..) | Err(Errno::AGAIN | Errno::INTR) => slot.kick = Some(kick),
-                // It would be ready for ever.
-                Ok(_) | Err(_) => drop(epoll::delete(poll, kick)),
-            }
-        }
-        self.guest.kicked(at);
+        guest.rings.accept(Features::default());
     }
 }
 

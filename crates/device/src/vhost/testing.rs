@@ -1,11 +1,14 @@
 //! Any bytes as the deeds of a guest: what a test and a fuzz target feed to the rings.
 
+use std::sync::Arc;
+
 use vm_memory::{GuestAddress, GuestMemoryMmap};
 
 use super::feature::{ALL, Features, MQ};
-use super::guest::{Guest, PAIRS, Put, RINGS};
+use super::guest::{Guest, Put};
 use super::memory::Memory;
 use super::ring::{Layout, Ring, RingError};
+use super::rings::{PAIRS, RINGS, Rings};
 use crate::counters::Counters;
 use crate::frame::{FrameRef, MAX_FRAME};
 use crate::vnet::{Gso, HDR_LEN, VnetHdr};
@@ -108,12 +111,15 @@ fn frame(input: &mut Input<'_>) -> (VnetHdr, Vec<u8>) {
     (hdr, bytes)
 }
 
-/// A guest that writes as the input says, and a device that reads and answers.
+/// A guest that writes as the input says, and a device that reads and answers, by one handle or by
+/// two.
 struct Play {
-    guest: Guest,
+    handles: Vec<Guest>,
+    rings: Arc<Rings>,
+    memory: Arc<Memory>,
     layouts: [Layout; TAKEN.len()],
-    /// A frame that found no room, and is put again.
-    waiting: Option<(VnetHdr, Vec<u8>)>,
+    /// A frame that found no room, which its handle puts again.
+    waiting: Option<(usize, VnetHdr, Vec<u8>)>,
     room: Vec<u8>,
     counters: Counters,
     starts: u64,
@@ -137,11 +143,13 @@ pub struct Seen {
 impl Play {
     fn new(input: &mut Input<'_>) -> Self {
         let map = GuestMemoryMmap::from_ranges(&[(GuestAddress(0), BYTES as usize)]).expect("memory");
-        let mut guest = Guest::new();
-        guest.memory = Memory::over(map);
         // Most guests have several pairs, so that all rings take part.
-        let several = if input.byte() < 192 { MQ } else { 0 };
-        guest.features = Features(input.long() & ALL | several);
+        let shape = input.byte();
+        let several = if shape < 192 { MQ } else { 0 };
+        let handles = Guest::handles(1 + usize::from(shape % 2)).expect("descriptors");
+        let rings = handles[0].rings.clone();
+        let features = Features(input.long() & ALL | several);
+        rings.accept(features);
         let layout = |at: usize, size: u8| {
             let table = at as u64 * RING_BYTES;
             Layout {
@@ -149,24 +157,37 @@ impl Play {
                 avail: table + 0x400,
                 used: table + 0x500,
                 size: 1 << (size % 6),
-                event_idx: guest.features.event_idx(),
-                indirect: guest.features.indirect(),
+                event_idx: features.event_idx(),
+                indirect: features.indirect(),
             }
         };
         let layouts = std::array::from_fn(|at| layout(at, input.byte()));
         let (room, counters) = (vec![0; MAX_FRAME], Counters::default());
-        Self { guest, layouts, waiting: None, room, counters, starts: 0, seen: Seen::default() }
+        let memory = Arc::new(Memory::over(map));
+        Self {
+            handles,
+            rings,
+            memory,
+            layouts,
+            waiting: None,
+            room,
+            counters,
+            starts: 0,
+            seen: Seen::default(),
+        }
     }
 
     fn start(&mut self, at: usize, base: u16) {
-        self.starts += u64::from(self.guest.start(TAKEN[at], self.layouts[at], base).is_ok());
-        self.guest.slots[TAKEN[at]].enabled = true;
+        let started = self.handles[0].start(TAKEN[at], self.layouts[at], base, &self.memory);
+        self.starts += u64::from(started.is_ok());
+        self.rings.slot(TAKEN[at]).enabled = true;
     }
 
     fn step(&mut self, input: &mut Input<'_>) {
-        let (deed, at) = (input.byte(), usize::from(input.byte()) % TAKEN.len());
+        let (deed, place) = (input.byte(), usize::from(input.byte()));
+        let (at, by) = (place % TAKEN.len(), place / TAKEN.len() % self.handles.len());
         let layout = self.layouts[at];
-        let memory = &self.guest.memory;
+        let memory = &self.memory;
         let inside = |offset: u16, len: u64| u64::from(offset) % (BYTES - len);
         match deed % 12 {
             // A descriptor, in the table of the ring or in one that is indirect.
@@ -180,7 +201,7 @@ impl Play {
                 memory.write(layout.avail + 4 + 2 * slot, &(head as u16).to_le_bytes()).expect("inside");
             }
             4 | 5 => {
-                let index = self.guest.slots[TAKEN[at]].ring.as_ref().map(Ring::base);
+                let index = self.rings.slot(TAKEN[at]).ring.as_ref().map(Ring::base);
                 let far = deed & 0x80 != 0 && input.byte() < 16;
                 let ahead = if far { input.word() } else { input.index(layout.size) as u16 };
                 let index = index.unwrap_or(0).wrapping_add(ahead);
@@ -190,11 +211,11 @@ impl Play {
                 let (place, byte) = (inside(input.word(), 1), input.byte());
                 memory.write(place, &[byte]).expect("inside");
             }
-            7 => self.guest.kicked(TAKEN[at]),
-            8 | 9 => self.pop(),
-            10 => self.put(input),
+            7 => self.handles[by].kicked(TAKEN[at]),
+            8 | 9 => self.pop(by),
+            10 => self.put(by, input),
             _ => match deed & 0x80 {
-                0 => self.guest.flush(),
+                0 => self.handles[by].flush(),
                 // The driver goes on where it was, mostly.
                 _ => {
                     let shown = memory.load(layout.avail + 2).map_or(0, u16::from_le);
@@ -203,7 +224,7 @@ impl Play {
                 }
             },
         }
-        while let Some((_, error)) = self.guest.take_fault() {
+        while let Some((_, error)) = self.handles.iter_mut().find_map(Guest::take_fault) {
             self.seen.faults[match error {
                 RingError::Index(_) => 0,
                 RingError::Descriptor(_) => 1,
@@ -216,8 +237,8 @@ impl Play {
         assert!(self.seen.faults.iter().sum::<u64>() <= self.starts, "a ring stops once");
     }
 
-    fn pop(&mut self) {
-        if let Some((hdr, len)) = self.guest.pop(&mut self.room, &mut self.counters) {
+    fn pop(&mut self, by: usize) {
+        if let Some((hdr, len)) = self.handles[by].pop(&mut self.room, &mut self.counters) {
             assert!((14..self.room.len()).contains(&len));
             assert!(!hdr.data_valid && (!hdr.is_gso() || hdr.needs_csum && hdr.gso_size > 0), "{hdr:?}");
             let end = usize::from(hdr.csum_start) + usize::from(hdr.csum_offset) + 2;
@@ -226,15 +247,21 @@ impl Play {
         }
     }
 
-    fn put(&mut self, input: &mut Input<'_>) {
-        let (hdr, bytes) = self.waiting.take().unwrap_or_else(|| frame(input));
-        let put = self.guest.put(&FrameRef { hdr, bytes: &bytes }, input.byte().into());
+    fn put(&mut self, by: usize, input: &mut Input<'_>) {
+        let (by, hdr, bytes) = self.waiting.take().unwrap_or_else(|| {
+            let (hdr, bytes) = frame(input);
+            (by, hdr, bytes)
+        });
+        let put = self.handles[by].put(&FrameRef { hdr, bytes: &bytes }, input.byte().into());
         self.seen.delivered += u64::from(put == Put::All);
-        let works = |at: usize| self.guest.slots[at].enabled && self.guest.slots[at].ring.is_some();
-        assert!(put == Put::Down || (0..PAIRS).any(|pair| works(2 * pair)));
+        assert!(put == Put::Down || (0..PAIRS).any(|pair| self.rings.works(2 * pair)));
+        for at in 0..RINGS {
+            let works = self.rings.slot(at).works();
+            assert_eq!(self.rings.works(at), works, "the state of a ring is seen without its lock");
+        }
         match put {
-            Put::Full if input.byte() < 64 => self.waiting = Some((hdr, bytes)),
-            Put::Full => self.guest.forget(),
+            Put::Full if input.byte() < 64 => self.waiting = Some((by, hdr, bytes)),
+            Put::Full => self.handles[by].forget(),
             Put::All | Put::Refused | Put::Down => {}
         }
     }
@@ -253,10 +280,10 @@ pub fn any_rings(data: &[u8]) -> Seen {
     while !input.0.is_empty() {
         play.step(&mut input);
     }
-    for _ in 0..64 {
-        play.pop();
+    for by in (0..play.handles.len()).cycle().take(64) {
+        play.pop(by);
     }
-    play.guest.flush();
+    play.handles.iter_mut().for_each(Guest::flush);
     Seen { left_out: play.counters.rx_lost(), ..play.seen }
 }
 

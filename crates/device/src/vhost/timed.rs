@@ -6,14 +6,13 @@
 //! the guest stands still, so that nothing depends on the speed of the machine.
 
 use std::io::{self, ErrorKind};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 
-use rustix::event::epoll;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 
-use super::guest::Put;
+use super::guest::{Guest, Put};
 use super::message::{CALLED, call, is_called, protocol};
 use super::session::Session;
 use super::stream::Ended;
@@ -30,8 +29,8 @@ use crate::vnet::VnetHdr;
 #[derive(Debug)]
 pub struct TimedCard {
     session: Session,
-    /// No descriptor is waited for: no ring has one.
-    poll: OwnedFd,
+    /// No descriptor of it is waited for: no ring has one.
+    guest: Guest,
     counters: Counters,
     /// The reply that is under way.
     reply: [u8; CALLED],
@@ -45,9 +44,9 @@ impl TimedCard {
     /// The system's error.
     pub fn new(socket: UnixStream) -> io::Result<Self> {
         socket.set_nonblocking(true)?;
-        let poll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let guest = Guest::handles(1)?.remove(0);
         let session = Session::new(socket, protocol::ALL | protocol::IN_BAND);
-        Ok(Self { session, poll, counters: Counters::default(), reply: [0; CALLED], have: 0 })
+        Ok(Self { session, guest, counters: Counters::default(), reply: [0; CALLED], have: 0 })
     }
 
     /// Serves the messages of the frontend that are there, and replies to them.
@@ -56,7 +55,7 @@ impl TimedCard {
     /// The connection has ended: the kind is `UnexpectedEof` if the frontend has closed it, and
     /// `InvalidData` if a message makes no sense.
     pub fn serve(&mut self) -> io::Result<()> {
-        self.session.serve(self.poll.as_fd(), 0).map_err(|ended| match ended {
+        self.session.serve(&mut self.guest).map_err(|ended| match ended {
             Ended::Closed => ErrorKind::UnexpectedEof.into(),
             Ended::System(error) => error,
             Ended::Wrong(what) => io::Error::new(ErrorKind::InvalidData, format!("the frontend {what}")),
@@ -70,7 +69,7 @@ impl TimedCard {
     /// # Errors
     /// A ring of the guest makes no sense, and has stopped.
     pub fn take(&mut self, room: &mut [u8]) -> io::Result<Option<(VnetHdr, usize)>> {
-        let taken = self.session.guest.pop(room, &mut self.counters);
+        let taken = self.guest.pop(room, &mut self.counters);
         self.fault().map(|()| taken)
     }
 
@@ -81,13 +80,13 @@ impl TimedCard {
     /// # Errors
     /// A ring of the guest makes no sense, and has stopped.
     pub fn give(&mut self, frame: &FrameRef<'_>) -> io::Result<bool> {
-        let put = self.session.guest.put(frame, 0);
-        self.session.guest.forget();
+        let put = self.guest.put(frame, 0);
+        self.guest.forget();
         self.fault().map(|()| put == Put::All)
     }
 
     fn fault(&mut self) -> io::Result<()> {
-        match self.session.guest.take_fault() {
+        match self.guest.take_fault() {
             None => Ok(()),
             Some((at, error)) => {
                 Err(io::Error::new(ErrorKind::InvalidData, format!("ring {at} of the guest: {error}")))
@@ -101,8 +100,8 @@ impl TimedCard {
     /// # Errors
     /// The system's error, or the guest does not read.
     pub fn call(&mut self) -> io::Result<bool> {
-        self.session.guest.flush();
-        let Some(ring) = self.session.guest.take_due() else { return Ok(false) };
+        self.guest.flush();
+        let Some(ring) = self.guest.take_due() else { return Ok(false) };
         let Some(backend) = &self.session.backend else {
             return Err(io::Error::new(ErrorKind::InvalidData, "the frontend has no way for notifications"));
         };

@@ -1,5 +1,6 @@
 //! The network card of a virtual machine, against a guest without a kernel in the same thread.
 
+mod handles;
 mod room;
 
 use std::collections::VecDeque;
