@@ -235,6 +235,9 @@ pub struct Trial {
     pub congestion: &'static str,
     /// True if the hosts ask for ECN.
     pub ecn: bool,
+    /// True if all of the traffic is of IPv6.
+    #[serde(skip)]
+    pub ipv6: bool,
     /// Known closeness of this TCP to Linux's here; null for traffic without TCP.
     pub fidelity: Option<Fidelity>,
     /// Number of runs of each policy, and the method of the intervals.

@@ -24,7 +24,7 @@ mod session;
 
 pub use device::{Device, Devices, Hook, InPlace, LOOPBACK, LinkLine, NoDevices, Ports, SwapDone};
 pub use filters::in_order;
-pub use flags::Flags;
+pub use flags::{Flags, Valued};
 pub use places::{Asks, filters_at};
 pub use rates::Rates;
 pub use save::save;

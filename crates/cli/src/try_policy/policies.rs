@@ -74,9 +74,17 @@ fn of_file(path: &Path, queues: u16) -> Result<Policy, Failure> {
     Ok(read.without_vain_deletions(u32::from(queues), &env))
 }
 
-/// Returns the part of a policy that is for a device and its ifbs; all of it without a name.
+/// Returns the part of a policy that is for a device and its ifbs; without a name all of it, which
+/// then has to be for one device.
 fn chosen(policy: Policy, dev: Option<&str>) -> Result<Policy, Failure> {
-    let Some(dev) = dev else { return Ok(policy) };
+    let Some(dev) = dev else {
+        // The trial would refuse the policy too, and knows no options.
+        devices(&policy).map_err(|several| {
+            let all = policy.devices().join(", ");
+            several.hint(Some(format!("--dev NAME chooses the one at the line, of {all}")))
+        })?;
+        return Ok(policy);
+    };
     let own = policy.devices();
     if own.is_empty() {
         return Ok(policy);

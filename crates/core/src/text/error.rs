@@ -150,7 +150,8 @@ impl fmt::Display for Object {
 }
 
 /// Nouns of several words with which an expected value begins.
-const NOUNS: [&str; 4] = ["a whole number", "a whole percentage", "a hexadecimal number", "a part of one"];
+const NOUNS: [&str; 5] =
+    ["a whole number", "a whole percentage", "a hexadecimal number", "a part of one", "a qdisc handle"];
 
 /// Refusal of a configuration, of which nothing was applied.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -267,6 +268,7 @@ mod tests {
             ("a whole percentage (10, 10%)", Some("a whole percentage")),
             ("a hexadecimal number up to ffff", Some("a hexadecimal number")),
             ("a part of one (0.0005), at most 1", Some("a part of one")),
+            ("a qdisc handle, minor 0", Some("a qdisc handle")),
             ("at least 1 packet", None),
         ] {
             let err = ConfigError::new(ErrorKind::BadValue, Object::Wire, expected, "x");

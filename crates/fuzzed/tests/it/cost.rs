@@ -11,6 +11,7 @@
 
 mod batches;
 mod files;
+mod lines;
 mod scripts;
 
 use std::time::Duration;
@@ -151,6 +152,11 @@ fn holds(cases: Vec<Case>) {
 #[test]
 fn the_cost_of_a_batch_is_in_proportion_to_its_length() {
     holds(batches::cases());
+}
+
+#[test]
+fn the_cost_of_one_long_line_is_in_proportion_to_its_length() {
+    holds(lines::cases());
 }
 
 #[test]

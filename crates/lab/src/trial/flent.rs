@@ -62,6 +62,8 @@ fn json_of(trial: &Trial, policy: &PolicyTrial) -> Value {
     }
     pings(policy, &mut series, steps);
     let length = rounded(steps as f64 * step);
+    // Flent has one version for a run.
+    let ip_version = if trial.ipv6 { 6 } else { 4 };
     let raw: Map<String, Value> = series
         .iter()
         .map(|(name, values)| {
@@ -76,9 +78,9 @@ fn json_of(trial: &Trial, policy: &PolicyTrial) -> Value {
             "NAME": test, "TITLE": policy.name, "NOTE": format!("txweir try, virtual time: {}", trial.title),
             "HOST": "virtual", "HOSTS": ["virtual"], "LOCAL_HOST": "txweir", "TIME": EPOCH, "T0": EPOCH,
             "LENGTH": length, "TOTAL_LENGTH": rounded(length + 2.0 * DELAY), "STEP_SIZE": step,
-            "TEST_PARAMETERS": parameters, "FLENT_VERSION": "2.3.0", "IP_VERSION": 4, "BATCH_NAME": null,
-            "BATCH_TIME": null, "BATCH_TITLE": null, "BATCH_UUID": null, "DATA_FILENAME": null,
-            "SERIES_META": {}, "EXTRA_PLOT_DATA": null,
+            "TEST_PARAMETERS": parameters, "FLENT_VERSION": "2.3.0", "IP_VERSION": ip_version,
+            "BATCH_NAME": null, "BATCH_TIME": null, "BATCH_TITLE": null, "BATCH_UUID": null,
+            "DATA_FILENAME": null, "SERIES_META": {}, "EXTRA_PLOT_DATA": null,
         },
         "x_values": times,
         "results": series,

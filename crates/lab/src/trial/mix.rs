@@ -205,6 +205,11 @@ impl Traffic {
         self.members(|g| matches!(g.load, Load::Stream | Load::Rr { .. } | Load::Short(_))) > 0
     }
 
+    /// True if all of it is of IPv6; packets of a capture are not looked at.
+    pub(super) fn is_ipv6(&self) -> bool {
+        self.members(|_| true) > 0 && self.members(|g| g.family != Family::V6) == 0
+    }
+
     /// Returns a built-in mix, for a wide way back.
     pub fn mix(name: &str) -> Option<Self> {
         Self::mix_of(name, false)

@@ -114,6 +114,7 @@ fn trial(setup: &Setup, traffic: &Traffic, clock: &Clock, policies: Vec<PolicyTr
         tcp,
         congestion: setup.congestion.name,
         ecn: setup.ecn,
+        ipv6: traffic.is_ipv6(),
         fidelity: traffic.has_tcp().then(|| {
             let known = fidelity::embedded(&Given {
                 congestion: setup.congestion.name,

@@ -200,11 +200,31 @@ fn files_beyond_the_bounds_are_refused_in_bounded_memory() {
 // ---- Written files ----
 
 fn trial() -> Trial {
+    trial_of(&Traffic::mix("bulk+rr").unwrap())
+}
+
+fn trial_of(traffic: &Traffic) -> Trial {
     let setup =
         Setup { link: Rate::from_bits(20_000_000), time: Nanos::from_secs(4), runs: 1, ..Setup::default() };
-    let traffic = Traffic::mix("bulk+rr").unwrap();
     let entry = Entry { name: "a policy".into(), policy: None };
-    run(&setup, &traffic, &[entry], &mut |_, _| {}).unwrap()
+    run(&setup, traffic, &[entry], &mut |_, _| {}).unwrap()
+}
+
+/// Returns the text of a written file.
+fn unpacked(bytes: &[u8]) -> Value {
+    let mut text = String::new();
+    GzDecoder::new(bytes).read_to_string(&mut text).unwrap();
+    serde_json::from_str(&text).unwrap()
+}
+
+#[test]
+fn a_written_file_has_the_version_of_ip() {
+    let mix = || Traffic::mix("bulk+rr").unwrap();
+    for (traffic, version) in [(mix(), 4), (mix().over_ipv6().unwrap(), 6)] {
+        let trial = trial_of(&traffic);
+        let file = unpacked(&written(&trial, &trial.policies[0]));
+        assert_eq!(file["metadata"]["IP_VERSION"], version);
+    }
 }
 
 #[test]
@@ -321,9 +341,7 @@ fn the_real_flent_opens_what_is_written() {
     let summary = opened(&flent, &file, "summary");
     fs::remove_dir_all(&folder).unwrap();
     // Flent prints the values of the file.
-    let mut text = String::new();
-    GzDecoder::new(&bytes[..]).read_to_string(&mut text).unwrap();
-    let given: Value = serde_json::from_str(&text).unwrap();
+    let given = unpacked(&bytes);
     let rows = csv.lines().skip_while(|l| !l.contains("TCP upload sum"));
     let rows: Vec<Vec<&str>> = rows.map(|l| l.split(',').collect()).collect();
     let column = rows[0].iter().position(|name| *name == "TCP upload sum").expect(&csv);

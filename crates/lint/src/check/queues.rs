@@ -44,7 +44,11 @@ impl Queues<'_, '_> {
         let message =
             "mqprio without hw means hw 1: the device does it, and refuses if it cannot".to_string();
         let d = self.out.error(code::HW_DEFAULT, &qdisc.kind_span, message).note();
-        self.out.say(d.hint(Some("add hw 0 at the end to let Linux do it".into())));
+        let hint = match qdisc.settings.has("queues") {
+            true => "add hw 0 at the end to let Linux do it",
+            false => "add queues, and hw 0 at the end, to let Linux do it",
+        };
+        self.out.say(d.hint(Some(hint.into())));
     }
 
     fn traffic_classes(&mut self, qdisc: &Qdisc) {
@@ -85,7 +89,7 @@ impl Queues<'_, '_> {
         let kind = &qdisc.kind;
         let ranges = qdisc.settings.queues("queues");
         if ranges.is_empty() {
-            return;
+            return self.without_ranges(qdisc, num_tc);
         }
         if ranges.len() as u64 != num_tc.value {
             let message =
@@ -114,6 +118,19 @@ impl Queues<'_, '_> {
             self.out.say(d);
             end = end.saturating_add((*count).max(1));
         }
+    }
+
+    /// Checks an mqprio without ranges of queues. A device that schedules (`hw 1`) may choose them;
+    /// tc sends none to the kernel, which refuses a class without a queue.
+    fn without_ranges(&mut self, qdisc: &Qdisc, num_tc: &At<u64>) {
+        let Some(hw) = qdisc.settings.number("hw").filter(|hw| hw.value == 0) else { return };
+        if qdisc.kind != "mqprio" {
+            return;
+        }
+        let message =
+            format!("mqprio hw 0 has {} traffic classes, and queues for none of them", num_tc.value);
+        let d = self.out.error(code::MQPRIO, &hw.span, message);
+        self.out.say(d.hint(Some("add queues, COUNT@OFFSET for each class".into())));
     }
 
     /// Notes the transmit queue of each qdisc below, because the numbers of classes and of queues

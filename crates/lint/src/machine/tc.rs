@@ -5,7 +5,7 @@ use std::sync::Arc;
 use txweir_tc::ast::Verb;
 use txweir_tc::lex::{self, Line};
 use txweir_tc::source::Source;
-use txweir_tc::tool::{self, Flags, Outcome};
+use txweir_tc::tool::{self, Flags, Outcome, Valued};
 
 use super::{Call, Machine, failed};
 
@@ -65,17 +65,27 @@ impl Machine {
     }
 }
 
-/// Takes `-n NAME` out of the options.
+/// Takes `-n NAME` out of the options. The value of another option, as of `-cf FILE`, may stand
+/// before it.
 fn without_netns(args: &[String]) -> (Option<String>, Vec<String>) {
-    let options = args.iter().take_while(|a| a.starts_with('-')).count();
-    let is_netns = |a: &String| a.len() >= 2 && "-netns".starts_with(a.as_str()) && *a != "-nm";
-    match args.iter().take(options).position(is_netns) {
-        Some(at) if at + 1 < args.len() => {
-            let rest = args.iter().enumerate().filter(|(i, _)| *i != at && *i != at + 1);
-            (Some(args[at + 1].clone()), rest.map(|(_, a)| a.clone()).collect())
+    let (mut netns, mut rest, mut left) = (None, Vec::new(), args);
+    while let [option, behind @ ..] = left {
+        let valued = Valued::of(option);
+        match (valued, behind) {
+            (Some(Valued::Netns), [name, behind @ ..]) => (netns, left) = (Some(name.clone()), behind),
+            (Some(_), [value, behind @ ..]) => {
+                rest.extend([option.clone(), value.clone()]);
+                left = behind;
+            }
+            _ if option.starts_with('-') => {
+                rest.push(option.clone());
+                left = behind;
+            }
+            _ => break,
         }
-        _ => (None, args.to_vec()),
     }
+    rest.extend_from_slice(left);
+    (netns, rest)
 }
 
 /// Returns the words after `dev`.

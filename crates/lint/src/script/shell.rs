@@ -7,6 +7,7 @@ use std::sync::Arc;
 use txweir_tc::diagnostic::Diagnostic;
 use txweir_tc::lex::{self, Line, Word};
 use txweir_tc::source::Source;
+use txweir_tc::tool::Valued;
 
 use super::arithmetic;
 use super::calls::{calls_tc, tc_of};
@@ -484,20 +485,26 @@ impl Shell<'_> {
     /// Reads `tc [OPTIONS] OBJECT ...`, after the word `tc`.
     fn tc(&mut self, mut netns: Option<Word>, words: &[Word], here: &[(Range<usize>, bool)]) {
         let mut words = words;
+        let mut batch = None;
         while let [option, rest @ ..] = words {
-            let Some(name) = option.text.strip_prefix('-') else { break };
-            words = rest;
-            match (name.trim_start_matches('-'), rest) {
-                ("n" | "net" | "netns", [name, rest @ ..]) => {
-                    netns = Some(name.clone());
-                    words = rest;
-                }
-                ("b" | "batch", rest) => return self.batch(option, rest.first(), here, netns),
-                ("cf" | "conf", [_, rest @ ..]) => words = rest,
-                _ => {}
+            if !option.text.starts_with('-') {
+                break;
             }
+            let valued = Valued::of(&option.text);
+            let (value, behind) = match (valued, rest) {
+                (Some(_), [value, behind @ ..]) => (Some(value), behind),
+                _ => (None, rest),
+            };
+            match valued {
+                Some(Valued::Netns) => netns = value.cloned().or(netns),
+                Some(Valued::Batch) => batch = Some((option, value)),
+                Some(Valued::ClassNames) | None => {}
+            }
+            words = behind;
         }
-        if !words.is_empty() {
+        if let Some((option, file)) = batch {
+            self.batch(option, file, here, netns);
+        } else if !words.is_empty() {
             self.script.lines.push(TcLine { line: Line { words: words.to_vec() }, netns });
         }
     }

@@ -87,6 +87,10 @@ fn each_namespace_has_its_devices() {
     let inside = Call { netns: Some("lan".into()), ..call("tc qdisc show dev eth0") };
     assert!(machine.call(&inside).stdout.starts_with("qdisc prio 5: root"));
     assert!(!said(&mut machine, "tc qdisc show dev eth0").1.contains("prio 5:"));
+    // Values of other options may stand before the namespace.
+    for line in ["tc -cf names -n lan -s qdisc show dev eth0", "tc -c names -ne lan qdisc show dev eth0"] {
+        assert!(said(&mut machine, line).1.starts_with("qdisc prio 5: root"), "{line}");
+    }
     // A device that is no virtual one is no device of every namespace.
     assert_eq!(said(&mut machine, "tc -n lan qdisc add dev wan root pfifo").0, 1);
     assert_eq!(said(&mut machine, "ip netns del lan").0, 0);

@@ -214,6 +214,20 @@ fn a_here_document_is_for_a_namespace() {
     assert_eq!(names.collect::<Vec<_>>(), [Some("left"), Some("right")]);
 }
 
+/// Other options and their values may stand before the namespace, the file of a batch too.
+#[test]
+fn a_namespace_is_found_behind_the_values_of_other_options() {
+    let script = read(
+        "tc -cf names -n left qdisc add dev a root fq\n\
+         tc -c names -s -ne right qdisc add dev a root fq\n\
+         tc -b - -n middle <<EOF\nqdisc add dev a root fq\nEOF\n",
+    );
+    let names = script.lines.iter().map(|l| l.netns.as_ref().map(|w| w.text.as_str()));
+    assert_eq!(names.collect::<Vec<_>>(), [Some("left"), Some("right"), Some("middle")]);
+    assert_eq!(lines(&script), ["qdisc add dev a root fq"; 3]);
+    assert!(script.notes.is_empty());
+}
+
 /// The words of a script are those of the policy, whatever signs they have.
 #[test]
 fn a_policy_has_the_words_of_its_script() {

@@ -171,6 +171,31 @@ impl Flags {
     }
 }
 
+/// An option of tc whose value is the word behind it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Valued {
+    /// `-batch`: the file of the lines.
+    Batch,
+    /// `-conf`: the file of the names of classes.
+    ClassNames,
+    /// `-netns`: the network namespace.
+    Netns,
+}
+
+impl Valued {
+    /// Returns the option that a word is, whole or cut short (`-n`, `-b`, `-c`); `None` for a word
+    /// whose value, if it has one, is part of it.
+    #[must_use]
+    pub fn of(word: &str) -> Option<Self> {
+        match option(word)? {
+            Does::Batch => Some(Self::Batch),
+            Does::ClassNames => Some(Self::ClassNames),
+            Does::Netns => Some(Self::Netns),
+            _ => None,
+        }
+    }
+}
+
 /// Returns the effect of an argument that begins with a dash.
 fn option(arg: &str) -> Option<Does> {
     let name = arg.strip_prefix('-')?;
@@ -257,6 +282,15 @@ mod tests {
         }
         let flags = read("- qdisc").expect("good");
         assert!(flags.statistics && flags.before == 1);
+    }
+
+    #[test]
+    fn three_options_have_values_behind_them() {
+        let all = |words: &str| words.split(' ').map(Valued::of).collect::<Vec<_>>();
+        assert_eq!(all("-n -ne -netns"), [Some(Valued::Netns); 3]);
+        assert_eq!(all("-b -ba -batch"), [Some(Valued::Batch); 3]);
+        assert_eq!(all("-c -cf -co -conf"), [Some(Valued::ClassNames); 4]);
+        assert_eq!(all("-nm -na -N -s - -br -col -c=never --netns netns n x"), [None; 12]);
     }
 
     #[test]

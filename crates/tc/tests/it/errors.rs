@@ -338,6 +338,15 @@ fn what_the_tree_refuses() {
     }
 }
 
+/// tc leaves out the minor number of a qdisc's handle; a tree that gets the line as it is refuses
+/// it.
+#[test]
+fn a_tree_takes_no_class_for_the_handle_of_a_qdisc() {
+    let policy = Policy::parse("qdisc add root handle 1:5 pfifo", "p").expect("good");
+    let err = policy.apply(&mut Tree::new(Env::default()), &mut Cx::new(1, 0)).unwrap_err();
+    assert_eq!(err.brief(), "p:1:23: qdisc handle: \"1:5\" is not a qdisc handle (did you mean 1:?)");
+}
+
 #[test]
 fn a_bare_rate_is_accepted_with_a_warning() {
     let policy = Policy::parse("q a root tbf rate 10 burst 5kb limit 10000", "p").expect("accepted");

@@ -390,7 +390,7 @@ const TABLE: &[Lines] = &[
 ];
 
 /// Returns a line for an entry.
-fn line(template: &str, i: usize) -> String {
+pub fn line(template: &str, i: usize) -> String {
     let mut out = String::new();
     let mut parts = template.split('{');
     out.push_str(parts.next().unwrap_or(""));
@@ -409,21 +409,27 @@ fn line(template: &str, i: usize) -> String {
 }
 
 /// Devices with room for all that the lines make.
-fn devices(n: usize) -> Memory {
+pub fn devices(n: usize) -> Memory {
     let env = Env { memory: 1 << 40, ..Env::default() };
     let names = ["a".to_string()].into_iter().chain((0..n).map(|i| format!("d{i}")));
     names.fold(Memory::new(&[]), |all, name| all.with(MemoryDevice::new(&name, 1, env).with_room(1)))
 }
 
 /// Runs a command line, with a batch if there is one.
-fn tc(devices: &mut Memory, args: &str, batch: Option<&str>) -> Outcome {
+pub fn tc(devices: &mut Memory, args: &str, batch: Option<&str>) -> Outcome {
     let args = args.split_whitespace().map(String::from).collect();
     let batch = batch.map(|text| Source::new("b", text));
     tool::run(&Request { args, batch, class_names: None }, devices)
 }
 
+/// Runs a command line with a file of the names of classes.
+pub fn named(devices: &mut Memory, args: &str, names: &str) -> Outcome {
+    let args = args.split_whitespace().map(String::from).collect();
+    tool::run(&Request { args, batch: None, class_names: Some(names.into()) }, devices)
+}
+
 /// Runs a batch that must succeed.
-fn batch(devices: &mut Memory, args: &str, text: &str) {
+pub fn batch(devices: &mut Memory, args: &str, text: &str) {
     let done = tc(devices, args, Some(text));
     let told: String = done.stderr.chars().take(500).collect();
     assert!(done.status == 0, "{told}");

@@ -68,6 +68,30 @@ fn a_taprio_that_lacks_words_is_refused_with_their_names() {
     );
 }
 
+/// Without a device that schedules, each traffic class of mqprio needs its queues: tc and the
+/// kernel choose none.
+#[test]
+fn an_mqprio_that_linux_serves_needs_queues() {
+    let classes = "qdisc add dev e root mqprio num_tc 2 map 0 0 0 0 1 1 1 1 0 0 0 0 0 0 0 0";
+    assert_eq!(
+        said(&format!("{classes} hw 0\n")),
+        ["error mqprio p:1:77: mqprio hw 0 has 2 traffic classes, and queues for none of them (add \
+             queues, COUNT@OFFSET for each class)"]
+    );
+    // tc has eight classes by itself, and no queues.
+    let all = said("qdisc add dev e root mqprio hw 0\n");
+    assert_eq!(
+        all.last().map(String::as_str),
+        Some(
+            "error mqprio p:1:32: mqprio hw 0 has 8 traffic classes, and queues for none of them (add \
+             queues, COUNT@OFFSET for each class)"
+        )
+    );
+    for good in ["queues 1@0 1@1 hw 0", "hw 1"] {
+        assert_eq!(said(&format!("{classes} {good}\n")), [""; 0], "{good}");
+    }
+}
+
 /// Traffic classes, queues and priorities.
 #[test]
 fn queues() {
@@ -96,7 +120,7 @@ fn queues() {
         said("qdisc add dev e root mqprio\n"),
         [
             "note hw-default p:1:22: mqprio without hw means hw 1: the device does it, and refuses if it cannot \
-             (add hw 0 at the end to let Linux do it)",
+             (add queues, and hw 0 at the end, to let Linux do it)",
             "note priority-inversion p:1:22: mqprio without a map puts priority 1, background, above priority \
              0, best effort (map 1 0 2 3 4 5 6 7 is the order of IEEE 802.1Q)",
         ]
