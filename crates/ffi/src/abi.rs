@@ -291,8 +291,11 @@ pub unsafe extern "C" fn txweir_free(queue: *mut txweir) {
     on(queue, (), |queue| queue.purge(Instant::ZERO));
     if !queue.is_null() {
         // SAFETY: the caller's.
-        let queue = unsafe { Box::from_raw(queue) };
-        let _ = catch_unwind(AssertUnwindSafe(|| drop(queue)));
+        let mut all = unsafe { Box::from_raw(queue) };
+        if all.broken {
+            let _ = catch_unwind(AssertUnwindSafe(|| all.queue.abandon()));
+        }
+        let _ = catch_unwind(AssertUnwindSafe(|| drop(all)));
     }
 }
 
@@ -369,7 +372,9 @@ pub unsafe extern "C" fn txweir_submit(
     let packets = unsafe { slice(packets, count) };
     // The number is right also where a fault ends the call.
     let (mut taken, mut too_large) = (0, Vec::new());
-    on(queue, (), |queue| {
+    let mut begun = false;
+    let done = on(queue, false, |queue| {
+        begun = true;
         // Metadata is made for a burst at a time: no memory is allocated for it.
         for burst in packets.chunks(BURST) {
             let metas: [Meta; BURST] =
@@ -390,7 +395,13 @@ pub unsafe extern "C" fn txweir_submit(
             }
         }
         too_large.iter().for_each(|(frame, m)| queue.discard(*frame, m, DropReason::Oversize));
+        true
     });
+    // SAFETY: as in `on`.
+    let faulty = if begun && !done { unsafe { queue.as_mut() } } else { None };
+    if let (Some(all), Some(packet)) = (faulty, packets.get(taken)) {
+        all.queue.keep(Frame(packet.frame));
+    }
     if taken < packets.len() && !fates.is_null() {
         // A queue that does nothing has given the packet no fate.
         // SAFETY: `fates` has a byte for each packet, and this is one of them.

@@ -69,6 +69,8 @@ pub struct Queue {
     submitted: u64,
     /// Packets that were dropped beside the path, which has not counted them as drops.
     dropped_beside: u64,
+    /// The packet at which a fault ended a submit: it is still the program's.
+    kept: Option<Frame>,
 }
 
 impl Queue {
@@ -79,7 +81,7 @@ impl Queue {
     pub fn new(config: PathConfig) -> Result<Self, String> {
         let hasher = FlowHasher::new(config.env.seed);
         let path = TxPath::new(config).map_err(|err| err.to_string())?;
-        Ok(Self { path, discard: None, hasher, submitted: 0, dropped_beside: 0 })
+        Ok(Self { path, discard: None, hasher, submitted: 0, dropped_beside: 0, kept: None })
     }
 
     /// Sets the function that takes back the frames of dropped packets.
@@ -156,6 +158,26 @@ impl Queue {
     /// Drops all packets that wait.
     pub fn purge(&mut self, now: Instant) {
         self.path.purge(now, &mut Call::without_room(&mut self.discard, &mut nothing));
+    }
+
+    /// Notes that a fault has ended a submit at this packet, which is still the program's.
+    pub(crate) const fn keep(&mut self, frame: Frame) {
+        self.kept = Some(frame);
+    }
+
+    /// Gives the frames that wait to the discard function, past the qdiscs, in which a fault was
+    /// found. A frame that [`keep`](Self::keep) was told about is not among them.
+    pub(crate) fn abandon(&mut self) {
+        let Some(mut discard) = self.discard.take() else { return };
+        let mut kept = self.kept.take();
+        self.discard = Some(Box::new(move |frame: Frame, m: &Meta, reason| match kept == Some(frame) {
+            true => kept = None,
+            false => discard(frame, m, reason),
+        }));
+        let mut none = nothing;
+        let mut device = Call::without_room(&mut self.discard, &mut none);
+        // Behind a pool that is replaced the path gives back all frames that it has.
+        self.path.configure(Instant::ZERO, &mut device, |_, cx| cx.pool = Cx::new(1, 0).pool);
     }
 
     /// Returns the facts that the headers of an Ethernet frame tell.

@@ -161,6 +161,20 @@ impl Drop for Service {
     }
 }
 
+/// State in which the service has left a queue.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Met {
+    /// It had no work.
+    #[default]
+    Idle,
+    /// Another thread had it.
+    Held,
+    /// It was run.
+    Ran,
+    /// It was run and has more work.
+    Again,
+}
+
 /// The time at which a queue has work for the service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Due {
@@ -172,9 +186,10 @@ enum Due {
     In(Duration),
 }
 
-/// A queue after panics of its runs.
+/// A queue after the last round, and after panics of its runs.
 #[derive(Clone, Copy, Debug, Default)]
 struct Alone {
+    met: Met,
     /// The time for which it was last left alone; zero after a run without a panic.
     pause: Duration,
     until: Option<Instant>,
@@ -200,9 +215,13 @@ impl Rounds {
         queues: &[Arc<Queue<D>>],
         report: &mut dyn FnMut(Report),
     ) -> Option<Duration> {
-        let (mut now, mut held, mut sleep) = (false, false, SLEEP_MAX);
         for (at, (queue, alone)) in queues.iter().zip(&mut self.alone).enumerate() {
-            match alone.serve(at, queue, report) {
+            alone.serve(at, queue, report);
+        }
+        // The times count from here: any of the queues may have taken long.
+        let (mut now, mut held, mut sleep) = (false, false, SLEEP_MAX);
+        for (queue, alone) in queues.iter().zip(&self.alone) {
+            match alone.due(queue) {
                 Due::Now => now = true,
                 Due::Held => held = true,
                 Due::In(time) => sleep = sleep.min(time),
@@ -222,53 +241,60 @@ impl Rounds {
 
 impl Alone {
     /// Serves a queue if it wants that and is not left alone. A panic is reported.
-    fn serve<D: TxQueue>(&mut self, at: usize, queue: &Queue<D>, report: &mut dyn FnMut(Report)) -> Due {
-        if let Some(until) = self.until {
-            let left = until.saturating_since(queue.status().now());
-            if left > Nanos(0) {
-                return Due::In(Duration::from_nanos(left.0));
-            }
-            self.until = None;
+    fn serve<D: TxQueue>(&mut self, at: usize, queue: &Queue<D>, report: &mut dyn FnMut(Report)) {
+        if self.until.is_some_and(|until| until > queue.status().now()) {
+            return;
         }
+        self.until = None;
         match catch_unwind(AssertUnwindSafe(|| serve(queue))) {
-            Ok((ran, due)) => {
-                if ran {
+            Ok(met) => {
+                if matches!(met, Met::Ran | Met::Again) {
                     self.pause = Duration::ZERO;
                 }
-                due
+                self.met = met;
             }
             Err(panic) => {
                 self.pause = (2 * self.pause).clamp(ALONE_MIN, ALONE_MAX);
                 let pause = Nanos(u64::try_from(self.pause.as_nanos()).unwrap_or(u64::MAX));
                 self.until = Some(queue.status().now() + pause);
                 report(Report::panicked(at, &*panic));
-                Due::In(self.pause)
             }
+        }
+    }
+
+    /// Returns the time at which the queue has work again, as of now.
+    fn due<D: TxQueue>(&self, queue: &Queue<D>) -> Due {
+        let status = queue.status();
+        if let Some(until) = self.until {
+            return Due::In(Duration::from_nanos(until.saturating_since(status.now()).0));
+        }
+        if self.met == Met::Again {
+            return Due::Now;
+        }
+        match status.deadline().map(|at| at.saturating_since(status.now())) {
+            None => Due::In(SLEEP_MAX),
+            Some(Nanos(0)) if self.met == Met::Held => Due::Held,
+            Some(Nanos(0)) => Due::Now,
+            Some(Nanos(ns)) => Due::In(Duration::from_nanos(ns)),
         }
     }
 }
 
-/// Serves a queue if it wants that. Returns whether it was run, and when it has work again.
-fn serve<D: TxQueue>(queue: &Queue<D>) -> (bool, Due) {
+/// Serves a queue if it wants that.
+fn serve<D: TxQueue>(queue: &Queue<D>) -> Met {
     let status = queue.status();
-    let now = status.now();
-    let mut ran = false;
-    let mut held = status.is_taken();
     // A thread that has the queue sees its flags. A call would only cost it a further round.
-    if !held && status.wants_service(now) {
-        match queue.serve() {
-            Rest::Again => return (true, Due::Now),
-            Rest::Elsewhere => held = true,
-            Rest::Idle | Rest::Device | Rest::At(_) => ran = true,
-        }
+    if status.is_taken() {
+        return Met::Held;
     }
-    let due = match status.deadline().map(|at| at.saturating_since(now)) {
-        None => Due::In(SLEEP_MAX),
-        Some(Nanos(0)) if held => Due::Held,
-        Some(Nanos(0)) => Due::Now,
-        Some(Nanos(ns)) => Due::In(Duration::from_nanos(ns)),
-    };
-    (ran, due)
+    if !status.wants_service(status.now()) {
+        return Met::Idle;
+    }
+    match queue.serve() {
+        Rest::Again => Met::Again,
+        Rest::Elsewhere => Met::Held,
+        Rest::Idle | Rest::Device | Rest::At(_) => Met::Ran,
+    }
 }
 
 #[cfg(test)]
@@ -276,7 +302,7 @@ mod tests {
     use std::cell::Cell;
 
     use txweir_core::model::testing::VecDevice;
-    use txweir_core::{Admitted, Instant, Meta, PathConfig, TxPath};
+    use txweir_core::{Admitted, Completed, DeviceError, Instant, Meta, PathConfig, TxPath};
 
     use super::*;
     use crate::queue::{Handed, QueueConfig};
@@ -289,13 +315,37 @@ mod tests {
         Instant(NOW.get())
     }
 
+    /// A device whose doorbell takes so many nanoseconds.
+    struct Slow(VecDevice<u64>, u64);
+
+    impl TxQueue for Slow {
+        type Frame = u64;
+        fn reserve(&mut self, want: u32) -> u32 {
+            self.0.reserve(want)
+        }
+        fn push(&mut self, frame: u64, m: &Meta) {
+            self.0.push(frame, m);
+        }
+        fn commit(&mut self) -> Result<(), DeviceError> {
+            NOW.set(NOW.get() + self.1);
+            self.0.commit()
+        }
+        fn reap(&mut self, sink: &mut dyn FnMut(Completed<u64>)) {
+            self.0.reap(sink);
+        }
+    }
+
     /// A queue with a packet that may leave after a while.
     fn shaped() -> Arc<Queue<VecDevice<u64>>> {
+        shaped_over(VecDevice::with_slots(100))
+    }
+
+    fn shaped_over<D: TxQueue<Frame = u64>>(dev: D) -> Arc<Queue<D>> {
         let options = ["rate", "8mbit", "burst", "1000", "limit", "100000"];
         let path = TxPath::new(PathConfig { bql: None, ..PathConfig::default() }).unwrap();
         let path = path.with_qdisc("tbf", &options).unwrap();
         let config = QueueConfig::new(clock);
-        let queue = Queue::new(path, VecDevice::with_slots(100), config, Bell::new().wakeup());
+        let queue = Queue::new(path, dev, config, Bell::new().wakeup());
         for n in 0..2 {
             assert_eq!(queue.send(n, Meta::new(1000)), Handed::Done(Admitted::Queued));
         }
@@ -369,6 +419,25 @@ mod tests {
         }
         break_it();
         assert_eq!(round(), (ms(1), 3));
+    }
+
+    /// The sleep after a round ends at the time of a queue, however long the other queues took.
+    #[test]
+    fn a_slow_device_puts_no_time_off() {
+        let slow = |ns| Slow(VecDevice::with_slots(100), ns);
+        let path = TxPath::new(PathConfig { bql: None, ..PathConfig::default() }).unwrap();
+        let config = QueueConfig { drain: crate::queue::Drain::Worker, ..QueueConfig::new(clock) };
+        let other = Arc::new(Queue::new(path, slow(400_000), config, Bell::new().wakeup()));
+        let queues = [shaped_over(slow(0)), other];
+        let mut rounds = Rounds::new(2);
+        assert_eq!(queues[1].send(2, Meta::new(100)), Handed::Listed);
+        assert_eq!(rounds.serve_all(&queues, &mut |_| {}), Some(Duration::from_micros(600)));
+        // The time comes in the midst of the next such round: there is work at once.
+        queues[1].control().post(|o| o.dev.1 = 600_000);
+        assert_eq!(queues[1].send(3, Meta::new(100)), Handed::Listed);
+        assert_eq!(rounds.serve_all(&queues, &mut |_| {}), None);
+        assert_eq!(rounds.serve_all(&queues, &mut |_| {}), Some(SLEEP_MAX));
+        assert_eq!(queues[0].control().try_with(|o| o.dev.0.sent().to_vec()), Some(vec![0, 1]));
     }
 
     #[test]

@@ -86,6 +86,9 @@ const NETWORK: u32 = 0xfff0_0000;
 /// Offsets from here on are from the link header.
 const LINK: u32 = 0xffe0_0000;
 
+/// Offset of the type in the link header.
+const TYPE_AT: u32 = 12;
+
 /// Returns the code of a load without its size.
 const fn load(code: u16) -> u16 {
     code & !SIZE
@@ -194,8 +197,8 @@ pub(crate) fn run(program: &[Instruction], packet: &Packet<'_>) -> u32 {
             RET_A => return a,
             LD_IMM => a = k,
             LDX_IMM => x = k,
-            LD_LEN => a = packet.meta.len,
-            LDX_LEN => x = packet.meta.len,
+            LD_LEN => a = length(packet),
+            LDX_LEN => x = length(packet),
             LD_MEM => a = memory[slot],
             LDX_MEM => x = memory[slot],
             ST => memory[slot] = a,
@@ -269,27 +272,47 @@ fn compare(operation: u16, a: u32, operand: u32) -> bool {
 /// Returns the metadata that an offset selects.
 fn known(packet: &Packet<'_>, k: u32) -> Option<u32> {
     match k {
-        PROTOCOL => Some(packet.protocol().into()),
+        PROTOCOL => protocol(packet),
         MARK => Some(packet.meta.mark),
         QUEUE => Some(packet.meta.queue.into()),
         _ => None,
     }
 }
 
-/// Returns the bytes at an offset, if the packet has them.
+/// Returns the length of a packet, without the outermost tag if Linux has taken it off by now.
+fn length(packet: &Packet<'_>) -> u32 {
+    packet.meta.len.saturating_sub(packet.tag_taken_off())
+}
+
+/// Returns the protocol that Linux keeps beside a packet: that behind the outermost tag, if the tag
+/// has been taken off by now. Filters are selected by the other one ([`Packet::protocol`]).
+fn protocol(packet: &Packet<'_>) -> Option<u32> {
+    let headers = &packet.headers;
+    match (packet.tag_taken_off(), headers.inner_vlan) {
+        (0, _) => Some(headers.link_protocol.into()),
+        (_, None) => Some(headers.ethertype.into()),
+        (_, Some(_)) => fetch(packet, TYPE_AT, HALF),
+    }
+}
+
+/// Returns the bytes at an offset, if the packet has them. Offsets from the link header pass over
+/// the outermost tag of a packet that has arrived.
 fn fetch(packet: &Packet<'_>, k: u32, size: u16) -> Option<u32> {
-    let at = match k {
-        0..0x8000_0000 => k as usize,
-        NETWORK.. => packet.network() + (k - NETWORK) as usize,
-        LINK.. => (k - LINK) as usize,
+    let len = match size {
+        HALF => 2,
+        BYTE => 1,
+        _ => 4,
+    };
+    let [head, tail] = match k {
+        0..0x8000_0000 => packet.link_bytes(k as usize, len)?,
+        NETWORK.. => {
+            let at = packet.network() + (k - NETWORK) as usize;
+            [packet.frame.bytes().get(at..at + len)?, &[]]
+        }
+        LINK.. => packet.link_bytes((k - LINK) as usize, len)?,
         _ => return None,
     };
-    let bytes = packet.frame.bytes().get(at..)?;
-    match size {
-        HALF => Some(u16::from_be_bytes(*bytes.first_chunk()?).into()),
-        BYTE => bytes.first().map(|byte| u32::from(*byte)),
-        _ => Some(u32::from_be_bytes(*bytes.first_chunk()?)),
-    }
+    Some(head.iter().chain(tail).fold(0, |word: u32, byte| word << 8 | u32::from(*byte)))
 }
 
 fn refused(at: usize, expected: &str, instruction: Instruction) -> ConfigError {

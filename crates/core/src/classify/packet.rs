@@ -78,6 +78,8 @@ impl FrameBytes for alloc::vec::Vec<u8> {
 
 /// Bytes of a VLAN tag.
 const TAG: u32 = 4;
+/// Offset of the outermost tag: behind two addresses.
+const TAG_AT: usize = 12;
 /// Offset behind the outermost tag: of two addresses and the tag.
 const BEHIND_TAG: i64 = 16;
 
@@ -204,6 +206,18 @@ impl<'a> Packet<'a> {
     #[inline]
     pub(crate) const fn front(&self) -> i64 {
         if self.tag_taken_off() > 0 { BEHIND_TAG } else { 0 }
+    }
+
+    /// Returns `len` bytes at the offset `at` from the start of the frame, without the outermost
+    /// tag if Linux has taken it off the packet by now: the bytes in front of that tag and those
+    /// behind it, or all and none.
+    #[inline]
+    pub(crate) fn link_bytes(&self, at: usize, len: usize) -> Option<[&[u8]; 2]> {
+        let (bytes, tag) = (self.frame.bytes(), self.tag_taken_off() as usize); // 4 or 0
+        let end = at.checked_add(len)?;
+        let behind = end.checked_add(tag)?;
+        let cut = if tag > 0 { TAG_AT.clamp(at, end) } else { end };
+        Some([bytes.get(at..cut)?, bytes.get(cut + tag..behind)?])
     }
 
     /// Parses the bytes again after an action changed them in place. The length stays, and so do

@@ -151,10 +151,15 @@ impl Node {
         }
     }
 
-    /// Returns whether the packet would be queued without a drop, at the time of its `enqueued`.
+    /// Returns whether the packet would be queued without a drop, at the time of its `enqueued`. A
+    /// packet that the filters drop needs no room: `Accept`.
     #[inline]
     pub fn would_accept(&self, m: &Candidate<'_>) -> Verdict {
-        let class = self.counted.account.choice().of_candidate(m);
+        let choice = self.counted.account.choice();
+        if choice.would_drop(m) {
+            return Verdict::Accept;
+        }
+        let class = choice.of_candidate(m);
         match self.counted.account.special.has(Special::AT_ARRIVAL) {
             false => self.counted.qdisc.would_accept(m, class),
             true => self.front.would_accept(m, class, &self.counted),

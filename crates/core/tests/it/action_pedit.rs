@@ -139,6 +139,15 @@ fn a_transport_over_ipv6_is_the_one_that_a_key_names() {
     becomes(&dport(Header::Udp), &tcp, &tcp, 1);
 }
 
+/// Parity: over IPv4 Linux takes the place behind the IP header for that of the transport, and so
+/// changes the authentication header.
+#[test]
+fn a_transport_stands_behind_an_authentication_header() {
+    let ip = "450000301234000040331111 0a000001 0a000002";
+    let from = format!("{ip} 110100000000010000000001 03e807d00010dead 6162636465666768");
+    becomes(&[key(Header::Udp, 0, 9, 0xffff_0000)], &from, &from.replace("07d0", "0009"), 0);
+}
+
 /// Linux takes the tag off a frame that arrives: the addresses stand next to the type behind it.
 #[test]
 fn fields_of_the_link_header_pass_over_a_tag_that_is_off() {

@@ -179,6 +179,13 @@ fn a_tag_that_is_off_is_passed_over() {
     let mut tagged = vec![0u8; 60];
     tagged[6..18].copy_from_slice(&[2, 0, 0, 0, 0, 1, 0x81, 0, 0x60, 3, 8, 0]);
     let word = |value, mask, offset| one(Condition::U32(U32 { value, mask, offset, next_header: false }));
+    let link = |bytes, offset, trans, value| {
+        let (layer, mask, op) = (Layer::Link, 0, Op::Eq);
+        one(Condition::Cmp(Cmp { bytes, layer, offset, mask, trans, op, value }))
+    };
+    let text = |needle: &[u8], offset| {
+        one(Condition::Nbyte(Nbyte { needle: needle.into(), layer: Layer::Link, offset }))
+    };
     let len = |bytes| {
         let left = Operand::Known { id: MetaId::PktLen, shift: 0, mask: 0 };
         one(Condition::Meta(Meta { left, op: Op::Eq, right: Operand::Value(bytes) }))
@@ -190,6 +197,18 @@ fn a_tag_that_is_off_is_passed_over() {
         (word(0x6003_0800, u32::MAX, -4), false, true),
         (word(0, 0, -14), true, true),
         (word(0, 0, -15), false, true),
+        (link(2, 12, false, 0x0800), true, false),
+        (link(2, 12, false, 0x8100), false, true),
+        (link(4, 10, false, 0x0001_0800), true, false),
+        (link(4, 10, true, 0x0008_0100), true, false),
+        (link(2, 6, false, 0x0200), true, true),
+        (link(1, 55, false, 0), true, true),
+        (link(1, 56, false, 0), false, true),
+        (text(&[0, 1, 8, 0], 10), true, false),
+        (text(&[0, 1, 0x81, 0], 10), false, true),
+        (text(&[2, 0, 0], 6), true, true),
+        (text(&[0; 42], 14), true, false),
+        (text(&[0; 43], 14), false, false),
         (len(42), true, false),
         (len(60), false, true),
     ] {

@@ -31,11 +31,14 @@ impl Bench {
         done.map(|named| named.handle.unwrap())
     }
     fn ask(&mut self, mark: u32, frame: &[u8]) -> Verdict {
+        self.ask_on(Way::Egress, mark, frame)
+    }
+    fn ask_on(&mut self, way: Way, mark: u32, frame: &[u8]) -> Verdict {
         let mut meta = Meta::new(u32::try_from(frame.len()).unwrap());
         (meta.mark, meta.queue) = (mark, 3);
         let mut frame = frame.to_vec();
         let headers = Headers::parse_ethernet(&frame);
-        let mut packet = Packet::new(&mut frame, &mut meta, headers).at(PortId(1), Way::Egress);
+        let mut packet = Packet::new(&mut frame, &mut meta, headers).at(PortId(1), way);
         let (actions, now) = (&self.filters.actions, Instant(5));
         let mut run = Run { actions, state: &mut self.state, outlet: &mut NoOutlet, now, queues: 8 };
         self.filters.classify(self.block, &mut packet, &mut run)
@@ -55,9 +58,14 @@ const FRAME: [u8; 20] = [2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0, 0x45, 0x10, 0
 
 /// Returns the result of a program for the frame, as a class.
 fn returns(instructions: &[(u16, u8, u8, u32)]) -> u32 {
+    returns_on(Way::Egress, &FRAME, instructions)
+}
+
+/// Returns the result of a program for a frame that goes this way, as a class.
+fn returns_on(way: Way, frame: &[u8], instructions: &[(u16, u8, u8, u32)]) -> u32 {
     let mut b = Bench::new();
     b.put(1, Rule::Bpf(program(instructions)), &class(1), Existence::Add).unwrap();
-    match b.ask(0x77, &FRAME) {
+    match b.ask_on(way, 0x77, frame) {
         Verdict::Unmatched => 0,
         Verdict::Class(class) => class.0,
         other => panic!("{other:?}"),
@@ -131,6 +139,40 @@ fn instructions_do_what_they_are_for() {
         assert_eq!(returns(&jump) == 1, yes, "{code:#x} {k}");
     }
     assert_eq!(returns(&[(5, 0, 0, 1), (6, 0, 0, 2), (6, 0, 0, 1)]), 1);
+}
+
+/// Linux takes the outermost tag off a frame that arrives: offsets from the link header, the length
+/// and the protocol are those of the frame without it. The network header stands where it is.
+#[test]
+fn a_tag_that_is_off_is_passed_over() {
+    let (inner, outer) = ([0x81u8, 0, 0x20, 5], [0x88u8, 0xa8, 0, 7]);
+    let once = [&FRAME[..12], &inner, &FRAME[12..]].concat();
+    let twice = [&FRAME[..12], &outer, &once[12..]].concat();
+    let none = FRAME.to_vec();
+    let a = |load| vec![load, (0x16, 0, 0, 0)];
+    for (frame, program, arrived, sent) in [
+        (&once, a((0x28, 0, 0, 12)), 0x0800, 0x8100),
+        (&once, a((0x20, 0, 0, 8)), 1, 1),
+        (&once, a((0x20, 0, 0, 10)), 0x0001_0800, 0x0001_8100),
+        (&once, a((0x28, 0, 0, 0xffe0_000c)), 0x0800, 0x8100),
+        (&once, a((0x30, 0, 0, 14)), 0x45, 0x20),
+        (&once, a((0x30, 0, 0, 19)), 1, 0x10),
+        (&once, a((0x30, 0, 0, 20)), 0, 0xab),
+        (&once, a((0x20, 0, 0, 0xfff0_0000)), 0x4510_abcd, 0x4510_abcd),
+        (&once, a((0x28, 0, 0, 0xffff_f000)), 0x0800, 0x8100),
+        (&once, a((0x80, 0, 0, 0)), 20, 24),
+        (&once, vec![(0x81, 0, 0, 0), (0x87, 0, 0, 0), (0x16, 0, 0, 0)], 20, 24),
+        (&once, vec![(0xb1, 0, 0, 14), (0x87, 0, 0, 0), (0x16, 0, 0, 0)], 20, 0),
+        (&once, vec![(0x01, 0, 0, 10), (0x48, 0, 0, 2), (0x16, 0, 0, 0)], 0x0800, 0x8100),
+        (&twice, a((0x20, 0, 0, 12)), 0x8100_2005, 0x88a8_0007),
+        (&twice, a((0x20, 0, 0, 0xfff0_0000)), 0x4510_abcd, 0x4510_abcd),
+        (&twice, a((0x28, 0, 0, 0xffff_f000)), 0x8100, 0x88a8),
+        (&none, a((0x20, 0, 0, 10)), 0x0001_0800, 0x0001_0800),
+        (&none, a((0x80, 0, 0, 0)), 20, 20),
+    ] {
+        assert_eq!(returns_on(Way::Ingress, frame, &program), arrived, "{program:x?}");
+        assert_eq!(returns_on(Way::Egress, frame, &program), sent, "{program:x?}");
+    }
 }
 
 #[test]

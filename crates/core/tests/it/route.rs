@@ -211,6 +211,49 @@ fn a_class_that_was_chosen_ahead_leads_past_the_filters_in_it() {
     }
 }
 
+/// The flow that a filter names has its part of the room, whatever the hashes of its packets.
+#[test]
+fn a_flow_that_a_filter_names_is_asked_for_its_own_room() {
+    let mut lane = Lane::new();
+    lane.qdisc(Handle::ROOT, 1, "cake besteffort flows memlimit 30000");
+    lane.filter(h(1, 0), IP, h(1, 7), Control::Pass);
+    let offer = |lane: &mut Lane, protocol, hash| {
+        let mut meta = Meta::new(1000).hash(hash);
+        let Routed::Go(route) = lane.route(protocol, &mut meta) else { panic!("it goes on") };
+        let asked = Candidate { meta: &meta, route: Some(&route) };
+        let answer = lane.path.tree().root().would_accept(&asked);
+        if answer == Verdict::Accept {
+            let detail = Detail { route, ..Detail::default() };
+            let done = lane.path.submit_with(T0, 1, meta, Some(&detail), &mut lane.dev);
+            assert_eq!(done, Admitted::Queued);
+        }
+        answer
+    };
+    // A packet takes 2304 bytes of memory, and a flow may have a quarter of the free memory.
+    let (taken, waits) = (Verdict::Accept, Verdict::FlowFull);
+    assert_eq!([1, 2, 3, 4, 5].map(|hash| offer(&mut lane, IP, hash)), [taken, taken, taken, waits, waits]);
+    assert_eq!([4, 5].map(|hash| offer(&mut lane, V6, hash)), [taken, taken], "flows of their own");
+}
+
+/// A sender that waits is not made to wait for the room of a packet that filters drop.
+#[test]
+fn a_packet_that_filters_drop_needs_no_room() {
+    let mut lane = Lane::new();
+    lane.path.role = Role::Origin;
+    lane.qdisc(Handle::ROOT, 1, "drr");
+    lane.class(h(1, 0), h(1, 1), "quantum 1000");
+    lane.filter(h(1, 0), ARP, h(1, 1), Control::Pass);
+    lane.filter(h(1, 0), IP, Handle::NONE, Control::Drop);
+    let mut send = |protocol| {
+        let mut meta = Meta::new(60);
+        let Routed::Go(route) = lane.route(protocol, &mut meta) else { panic!("it goes on") };
+        let detail = Detail { route, ..Detail::default() };
+        lane.path.submit_with(T0, 1, meta, Some(&detail), &mut lane.dev)
+    };
+    assert_eq!(send(ARP), Admitted::Queued);
+    assert_eq!(send(IP), Admitted::Dropped(DropReason::Filtered));
+}
+
 #[test]
 fn flows_are_named_or_the_packet_is_dropped() {
     for kind in ["fq_codel flows 16", "sfq"] {

@@ -109,6 +109,32 @@ fn a_fault_leaves_the_count_of_the_packets_before_it() {
     }
 }
 
+/// The frames that wait in a queue in which a fault was found come back at its end, each once. The
+/// packet at which the fault ended a submit is still the program's.
+#[test]
+fn the_frames_of_a_broken_queue_come_back() {
+    let config = txweir_config { role: TXWEIR_FORWARDER, byte_limit: false, ..txweir_config_default() };
+    // The third packet waits when the function that gets the first one fails.
+    for (policy, submitted, back) in [
+        ("qdisc replace root pfifo_head_drop limit 2", 2, vec![1, 2]),
+        ("qdisc replace root fq_codel", 3, vec![1, 2, 3]),
+    ] {
+        let queue = queue_with(config, policy);
+        let (noted, mut fails) = (std::rc::Rc::new(std::cell::RefCell::new(Vec::new())), submitted == 2);
+        let note = std::rc::Rc::clone(&noted);
+        let discard: crate::queue::Discard = Box::new(move |Frame(frame), _: &Meta, _| {
+            note.borrow_mut().push(frame as usize);
+            assert!(!std::mem::take(&mut fails), "a fault");
+        });
+        on(queue, (), |queue| queue.set_discard(Some(discard)));
+        assert_eq!(submit(queue, 1..=3), submitted, "{policy}");
+        on(queue, (), |_| panic!("a fault"));
+        // SAFETY: the argument is as the function wants it.
+        unsafe { txweir_free(queue) };
+        assert_eq!(*noted.borrow(), back, "{policy}");
+    }
+}
+
 /// The counters have drops under an earlier policy and in a full pool, and packets that a new
 /// policy takes only in pieces.
 #[test]

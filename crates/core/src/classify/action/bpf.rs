@@ -8,7 +8,7 @@
 //!
 //! Cost: a step for each instruction that runs. Memory: 8 bytes per instruction.
 //!
-//! Differs from Linux (PARITY.md: bpf-ancillary, bpf-ebpf).
+//! Differs from Linux (PARITY.md: bpf-ancillary, bpf-ebpf, vlan-in-place).
 
 use alloc::vec::Vec;
 

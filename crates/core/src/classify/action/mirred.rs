@@ -12,7 +12,7 @@
 //! a port to which a redirection has led does not send it to itself again: no loop of ports is
 //! endless.
 //!
-//! Differs from Linux (PARITY.md: mirred-loop).
+//! Differs from Linux (PARITY.md: mirred-loop, mirred-protocol).
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;

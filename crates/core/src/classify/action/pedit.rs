@@ -13,7 +13,7 @@
 //!
 //! Cost: one step for each word, at most `KEYS_MAX`.
 //!
-//! Differs from Linux (PARITY.md: pedit-add, pedit-fragment, vlan-in-place).
+//! Differs from Linux (PARITY.md: pedit-add, pedit-authentication, pedit-fragment, vlan-in-place).
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;

@@ -14,10 +14,11 @@
 //! Cost: a step for each instruction that runs. Memory: 8 bytes per instruction.
 //!
 //! Return values of a program: 0 does not match; 0xffffffff matches; any other value matches and is
-//! the class of the packet. Offsets are from the link header, as in Linux for packets that are
-//! sent.
+//! the class of the packet. Offsets are from the link header. Of a packet that has arrived,
+//! offsets, the length and the protocol are those without its outermost tag, as in Linux, which has
+//! taken it off.
 //!
-//! Differs from Linux: `bpf-ancillary`, `bpf-ebpf`.
+//! Differs from Linux: `bpf-ancillary`, `bpf-ebpf`, `vlan-in-place`.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;

@@ -9,7 +9,7 @@
 //! - Bounds: groups are at most `DEPTH_MAX` deep; the number of terms is that of the command.
 //!
 //! Differences from Linux (PARITY.md): `ematch-transport`, `ematch-meta`, `ematch-json`,
-//! `ematch-numbers`.
+//! `ematch-numbers`, `vlan-in-place`.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -69,7 +69,8 @@ pub enum Condition {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Layer {
-    /// The first byte of the frame.
+    /// The first byte of the frame. Offsets pass over the outermost tag of a packet that has
+    /// arrived.
     Link = 0,
     /// The end of the link header and its tags.
     Network = 1,
@@ -244,26 +245,27 @@ fn transport(packet: &Packet<'_>) -> Option<usize> {
     }
 }
 
-/// Returns `len` bytes of a packet.
-fn bytes_at<'p>(packet: &'p Packet<'_>, layer: Layer, offset: i64, len: usize) -> Option<&'p [u8]> {
+/// Returns `len` bytes of a packet, in two parts as [`Packet::link_bytes`] does.
+fn bytes_at<'p>(packet: &'p Packet<'_>, layer: Layer, offset: u16, len: usize) -> Option<[&'p [u8]; 2]> {
     let base = match layer {
-        Layer::Link => 0,
+        Layer::Link => return packet.link_bytes(offset.into(), len),
         Layer::Network => packet.network(),
         Layer::Transport => transport(packet)?,
     };
-    let at = usize::try_from(i64::try_from(base).ok()?.checked_add(offset)?).ok()?;
-    packet.frame.bytes().get(at..at.checked_add(len)?)
+    let at = base + usize::from(offset);
+    Some([packet.frame.bytes().get(at..at.checked_add(len)?)?, &[]])
 }
 
 impl Cmp {
     fn holds(&self, packet: &Packet<'_>) -> bool {
-        let Some(bytes) = bytes_at(packet, self.layer, self.offset.into(), self.bytes.into()) else {
+        let Some([head, tail]) = bytes_at(packet, self.layer, self.offset, self.bytes.into()) else {
             return false;
         };
+        let bytes = head.iter().chain(tail);
         let fold = |value: u32, byte: &u8| value << 8 | u32::from(*byte);
         let value = match self.trans {
-            true => bytes.iter().rev().fold(0, fold),
-            false => bytes.iter().fold(0, fold),
+            true => bytes.rev().fold(0, fold),
+            false => bytes.fold(0, fold),
         };
         let value = if self.mask == 0 { value } else { value & self.mask };
         self.op.holds(value.into(), self.value.into())
@@ -290,7 +292,8 @@ impl U32 {
 
 impl Nbyte {
     fn holds(&self, packet: &Packet<'_>) -> bool {
-        bytes_at(packet, self.layer, self.offset.into(), self.needle.len()) == Some(&*self.needle)
+        bytes_at(packet, self.layer, self.offset, self.needle.len())
+            .is_some_and(|[head, tail]| head.iter().chain(tail).eq(&*self.needle))
     }
 }
 

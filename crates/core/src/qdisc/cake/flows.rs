@@ -5,7 +5,7 @@
 use alloc::vec::Vec;
 
 use crate::base::bound::Bound;
-use crate::base::handle::ClassId;
+use crate::base::handle::{ClassId, Handle};
 use crate::base::rng::Rng;
 use crate::law::cobalt::CobaltState;
 use crate::law::deficit::rounds_in_debt;
@@ -481,11 +481,15 @@ impl Flows {
 /// numbers of queues.
 pub(super) fn hashes_of(m: &Meta, class: Option<ClassId>, hosts: [u32; 2]) -> Hashes {
     let mut hashes = Hashes { flow: m.hash, hosts };
-    // Only a filter's class counts here: the class in the priority chooses the tin.
-    if class.is_some_and(|c| c.major() == m.class.major()) {
-        let number = |n: u16| (1..=FLOWS as u32).contains(&u32::from(n)).then(|| u32::from(n) - 1);
-        hashes.flow = number(m.class.minor()).unwrap_or(hashes.flow);
-        hashes.hosts = number(m.class.major()).map_or(hashes.hosts, |host| [host, host]);
-    }
+    // Only a filter's class counts here: the class in the priority chooses the tin. The metadata
+    // has the filter's class once the packet is queued.
+    let by_filter = match class {
+        Some(c) if c != Handle(m.priority) => c,
+        Some(c) if c.major() == m.class.major() => m.class,
+        _ => return hashes,
+    };
+    let number = |n: u16| (1..=FLOWS as u32).contains(&u32::from(n)).then(|| u32::from(n) - 1);
+    hashes.flow = number(by_filter.minor()).unwrap_or(hashes.flow);
+    hashes.hosts = number(by_filter.major()).map_or(hashes.hosts, |host| [host, host]);
     hashes
 }

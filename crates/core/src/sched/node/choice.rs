@@ -54,13 +54,25 @@ impl ClassChoice {
     /// Returns the class that a packet that is not queued would name.
     #[inline(always)]
     pub(crate) fn of_candidate(self, m: &Candidate<'_>) -> Option<ClassId> {
-        match (self.filters, m.route) {
-            (0, _) | (_, None) => self.of(m),
-            (above, Some(route)) => match route.outcome(usize::from(above) - 1, self.own.major()) {
-                FilterOutcome::Class(class) => Some(class),
-                FilterOutcome::Nothing | FilterOutcome::Drop => self.unfiltered(m, m.class),
-            },
+        if self.filters == 0 {
+            return self.of(m);
         }
+        match self.outcome_for(m) {
+            FilterOutcome::Class(class) => Some(class),
+            FilterOutcome::Nothing | FilterOutcome::Drop => self.unfiltered(m, m.class),
+        }
+    }
+
+    /// True if the node's filters would drop a packet that is not queued.
+    #[inline(always)]
+    pub(crate) fn would_drop(self, m: &Candidate<'_>) -> bool {
+        self.filters != 0 && self.outcome_for(m) == FilterOutcome::Drop
+    }
+
+    /// Returns the result of the filters of a node that has some, for a packet that is not queued.
+    fn outcome_for(self, m: &Candidate<'_>) -> FilterOutcome {
+        let depth = usize::from(self.filters) - 1;
+        m.route.map(|route| route.outcome(depth, self.own.major())).unwrap_or_default()
     }
 
     /// Applies the result of the node's filters to a packet that is queued there: sets its class.
