@@ -259,13 +259,13 @@ fn each_worker_has_a_pair_of_each_guest() {
     let (mut sent, mut came) = ([0; 2], [Vec::new(), Vec::new()]);
     let mut sums = Value::Null;
     until(&mut server, &stop, |world| {
-        for pair in 0..2 {
+        for (pair, (sent, came)) in sent.iter_mut().zip(&mut came).enumerate() {
             let number = |at: u32| numbered(FRAMES * pair as u32 + at);
-            while sent[pair] < FRAMES && guests[0].send(pair, [0; 12], &number(sent[pair])) {
-                sent[pair] += 1;
+            while *sent < FRAMES && guests[0].send(pair, [0; 12], &number(*sent)) {
+                *sent += 1;
             }
             while let Some((_, frame, _)) = guests[1].receive(pair) {
-                came[pair].push(u32::from_be_bytes(frame[14..18].try_into().expect("a number")));
+                came.push(u32::from_be_bytes(frame[14..18].try_into().expect("a number")));
             }
         }
         let shown: Value = serde_json::from_str(&world.link("show b -j")).expect("JSON");

@@ -221,9 +221,9 @@ fn handles_on_threads_lose_nothing_while_rings_stop() {
             sent == [FRAMES; 2] && got.load(Ordering::Relaxed) == all && pushed.load(Ordering::Relaxed) == all
         };
         while !done(sent) && Instant::now() < until {
-            for pair in 0..2 {
-                while sent[pair] < FRAMES && guest.send(pair, NONE, &numbered(sent[pair], 60)) {
-                    sent[pair] += 1;
+            for (pair, sent) in sent.iter_mut().enumerate() {
+                while *sent < FRAMES && guest.send(pair, NONE, &numbered(*sent, 60)) {
+                    *sent += 1;
                 }
                 while let Some((_, frame, _)) = guest.receive(pair) {
                     assert!(came.insert(number(&frame)), "a frame came twice");
