@@ -202,6 +202,15 @@ fn a_guest_that_leaves_holds_up_nothing() {
     assert_eq!((&shown[0]["state"], &shown[1]["state"]), (&"down".into(), &"down".into()));
 }
 
+/// Connects a guest to each link of a daemon that has workers.
+fn connected(server: &mut Server, stop: &UnixStream, paths: &[PathBuf], setup: Setup) -> Vec<TestGuest> {
+    let mut round = || {
+        let mut rounds = 0;
+        until(server, stop, |_| std::mem::replace(&mut rounds, 1) == 1);
+    };
+    paths.iter().map(|path| TestGuest::connect(path, setup, &mut round)).collect()
+}
+
 /// Two guests at two threads that sleep while there is nothing to do: the frames of one wait for
 /// the qdiscs of the other's worker, and none is lost.
 #[test]
@@ -217,13 +226,7 @@ fn guests_at_two_workers_lose_nothing() {
     world.tc("qdisc add dev b root handle 1: pfifo limit 10");
     let mut server = Server::without_socket(world.daemon).with_workers(TeamOptions::default());
     let (stop, _other) = UnixStream::pair().expect("a pair");
-    let mut guests: Vec<TestGuest> = Vec::new();
-    for path in &paths {
-        guests.push(TestGuest::connect(path, Setup::default(), || {
-            let mut rounds = 0;
-            until(&mut server, &stop, |_| std::mem::replace(&mut rounds, 1) == 1);
-        }));
-    }
+    let mut guests = connected(&mut server, &stop, &paths, Setup::default());
     let (mut sent, mut came) = (0, Vec::new());
     until(&mut server, &stop, |_| {
         while sent < FRAMES && guests[0].send(0, [0; 12], &numbered(sent)) {
@@ -249,13 +252,7 @@ fn each_worker_has_a_pair_of_each_guest() {
     world.link(&format!("add b --type vhost --if {b} --workers 2 --peer a"));
     let mut server = Server::without_socket(world.daemon).with_workers(TeamOptions::default());
     let (stop, _other) = UnixStream::pair().expect("a pair");
-    let mut guests: Vec<TestGuest> = Vec::new();
-    for path in &paths {
-        guests.push(TestGuest::connect(path, Setup { pairs: 2, ..Setup::default() }, || {
-            let mut rounds = 0;
-            until(&mut server, &stop, |_| std::mem::replace(&mut rounds, 1) == 1);
-        }));
-    }
+    let mut guests = connected(&mut server, &stop, &paths, Setup { pairs: 2, ..Setup::default() });
     let (mut sent, mut came) = ([0; 2], [Vec::new(), Vec::new()]);
     let mut sums = Value::Null;
     until(&mut server, &stop, |world| {

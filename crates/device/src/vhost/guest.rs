@@ -110,10 +110,11 @@ impl Guest {
 
     /// Stops a ring. Returns the index at which it would go on; `None` if it was stopped before.
     pub(super) fn stop(&mut self, at: usize) -> Option<u16> {
-        self.flush_one(at);
         let mut slot = self.rings.slot(at);
-        // Those that wait for it find another one, or none.
-        self.rings.wake(std::mem::take(&mut slot.waiting));
+        // Another handle may have used chains of it. They are told of under the same lock.
+        if let Err(error) = slot.flush() {
+            self.faults.push((at, error));
+        }
         slot.stop()
     }
 
@@ -188,7 +189,6 @@ impl Guest {
         match slot.work(&mut self.chains, f) {
             Ok(done) => done,
             Err(error) => {
-                self.rings.wake(std::mem::take(&mut slot.waiting) & !self.bit());
                 self.faults.push((at, error));
                 None
             }
@@ -356,7 +356,6 @@ impl Guest {
             }
             Ok(None) => Put::Down,
             Err(error) => {
-                self.rings.wake(std::mem::take(&mut slot.waiting) & !bit);
                 self.faults.push((at, error));
                 Put::Down
             }
@@ -373,9 +372,7 @@ impl Guest {
 
     fn flush_one(&mut self, at: usize) {
         self.news &= !(1 << at);
-        let mut slot = self.rings.slot(at);
-        if let Err(error) = slot.flush() {
-            self.rings.wake(std::mem::take(&mut slot.waiting) & !self.bit());
+        if let Err(error) = self.rings.slot(at).flush() {
             self.faults.push((at, error));
         }
     }

@@ -112,7 +112,8 @@ impl Slot {
 #[derive(Debug)]
 pub(super) struct Held<'a> {
     slot: MutexGuard<'a, Slot>,
-    shown: &'a AtomicU8,
+    rings: &'a Rings,
+    at: usize,
 }
 
 impl Deref for Held<'_> {
@@ -129,11 +130,15 @@ impl DerefMut for Held<'_> {
 }
 
 impl Drop for Held<'_> {
-    /// Shows the state of the ring to those without its lock, which is held still.
+    /// Shows the state of the ring to those without its lock, which is held still. The handles that
+    /// wait for a ring that does not work find another one, or none.
     fn drop(&mut self) {
         let enabled = if self.slot.enabled { ENABLED } else { 0 };
         let works = if self.slot.works() { WORKS } else { 0 };
-        self.shown.store(enabled | works, Ordering::Relaxed);
+        self.rings.shown[self.at].store(enabled | works, Ordering::Relaxed);
+        if works == 0 && self.slot.waiting != 0 {
+            self.rings.wake(std::mem::take(&mut self.slot.waiting));
+        }
     }
 }
 
@@ -184,7 +189,7 @@ impl Rings {
     pub(super) fn slot(&self, at: usize) -> Held<'_> {
         // A ring is whole at each place where its work may panic.
         let slot = self.slots[at].lock().unwrap_or_else(PoisonError::into_inner);
-        Held { slot, shown: &self.shown[at] }
+        Held { slot, rings: self, at }
     }
 
     /// Returns the features that the driver has accepted.
