@@ -189,8 +189,19 @@ impl<T> Baton<T> {
     /// flags are about, as the holder does between clearing the flags and looking for that work.
     #[inline]
     pub(crate) fn knows(&self, flags: Flags) -> bool {
-        let wanted = TAKEN | flags.0;
-        self.state.load(Ordering::Relaxed) & wanted == wanted
+        self.has(TAKEN | flags.0)
+    }
+
+    /// True if these flags are set and no holder has cleared them yet, under the same condition:
+    /// for a baton that one thread alone takes, which each setter of a new flag wakes.
+    #[inline]
+    pub(crate) fn is_flagged(&self, flags: Flags) -> bool {
+        self.has(flags.0)
+    }
+
+    #[inline(always)]
+    fn has(&self, bits: u32) -> bool {
+        self.state.load(Ordering::Relaxed) & bits == bits
     }
 
     /// True if a thread has the baton now.

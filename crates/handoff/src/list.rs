@@ -121,6 +121,15 @@ impl<T, E> Ring<T, E> {
     }
 }
 
+impl<T> Slot<T> {
+    /// Returns the mark of this slot, which has that place, if the place is published.
+    #[inline(always)]
+    fn mark(&self, place: u64) -> Option<Mark> {
+        // SAFETY: the producer wrote the mark before it published the place.
+        (self.turn.load(Ordering::Acquire) == place + 1).then(|| self.item.with(|i| unsafe { (*i).1 }))
+    }
+}
+
 impl<T, E> Ring<T, E> {
     /// The state of the list after an append of the items before `end`, by the word of the consumer
     /// that was read before.
@@ -295,45 +304,39 @@ impl<T, E> Clone for Append<T, E> {
 impl<T, E: Copy> Take<T, E> {
     /// Takes the oldest item, if it is published. The flag is true if the item has an extra, which
     /// is written to `extra`.
-    #[inline]
+    #[inline(always)]
     pub fn pop(&mut self, extra: &mut E) -> Option<(T, bool)> {
-        let mut mark = self.mark()?;
+        let mut slot = self.ring.slot(self.head);
+        let mut mark = slot.mark(self.head)?;
         if mark.0 > 1 {
-            mark = self.mark_past_blanks(mark)?;
+            // It does not return the item, which would then be copied once more on either way.
+            mark = self.pass_blanks(mark)?;
+            slot = self.ring.slot(self.head);
         }
-        let ring = &*self.ring;
-        let slot = ring.slot(self.head);
         // SAFETY: the producer wrote the item before it published the place, which is not blank.
         // The item is read once: the place is handed on below.
         let item = slot.item.with(|i| unsafe { (*i).0.assume_init_read() });
         let has_extra = mark.0 & 1 != 0;
-        if has_extra && let Some(cell) = ring.extra(self.head) {
+        if has_extra && let Some(cell) = self.ring.extra(self.head) {
             // SAFETY: `has_extra` is true, so the extra was written before the place was published.
             *extra = cell.with(|e| unsafe { (*e).assume_init() });
         }
-        slot.turn.store(self.head + ring.mask + 1, Ordering::Release);
+        slot.turn.store(self.head + self.ring.mask + 1, Ordering::Release);
         self.head += 1;
         Some((item, has_extra))
     }
 
-    /// Returns the mark of the place at the head, if it is published.
-    #[inline(always)]
-    fn mark(&self) -> Option<Mark> {
-        let slot = self.ring.slot(self.head);
-        // SAFETY: the producer wrote the mark before it published the place.
-        (slot.turn.load(Ordering::Acquire) == self.head + 1).then(|| slot.item.with(|i| unsafe { (*i).1 }))
-    }
-
-    /// Passes by blank places, of which the first has this mark. Returns the mark of the next that
-    /// has an item, which leaves its row if it was counted in one.
+    /// Passes by blank places, of which the first may have this mark. Returns the mark of the next
+    /// that has an item, which leaves its row if it was counted in one.
     #[cold]
-    fn mark_past_blanks(&mut self, mut mark: Mark) -> Option<Mark> {
+    #[inline(never)]
+    fn pass_blanks(&mut self, mut mark: Mark) -> Option<Mark> {
         // Bound: the places that producers have left blank.
         while mark == Mark::BLANK {
             self.ring.slot(self.head).turn.store(self.head + self.ring.mask + 1, Ordering::Release);
             self.head += 1;
             self.tell();
-            mark = self.mark()?;
+            mark = self.ring.slot(self.head).mark(self.head)?;
         }
         if mark.0 > 1 {
             self.ring.shares.leave(Counted(mark.0 >> 1));

@@ -341,16 +341,18 @@ impl<D: TxQueue> Owned<D> {
         let rows = if self.path_full { 0 } else { self.aside.round() };
         let mut turn = Waiters { rows, row: 0, apart: 0 };
         while left > 0 {
-            let next = match self.waits {
-                false => {
-                    turn.row = 0;
-                    self.list.pop(&mut self.extra)
-                }
-                true => self.next_waiting(&mut turn, &mut left),
+            // A packet of the list is copied once on its way into the path: the two ways share no
+            // variable of its size.
+            let kept = if self.waits {
+                let Some((item, has_extra)) = self.next_waiting(&mut turn, &mut left) else { break };
+                self.admit_one(item, has_extra)
+            } else {
+                let Some((item, has_extra)) = self.list.pop(&mut self.extra) else { break };
+                turn.row = 0;
+                self.admit_one(item, has_extra)
             };
-            let Some((item, has_extra)) = next else { break };
             left = left.saturating_sub(1);
-            if let Some((item, has_extra)) = self.admit_one(item, has_extra)
+            if let Some((item, has_extra)) = kept
                 && !self.keep(item, has_extra, &mut turn)
             {
                 left += 1;
@@ -447,12 +449,22 @@ impl<D: TxQueue> Owned<D> {
 
     /// Takes a packet into the path. A packet that finds no room and has no asker comes back where
     /// the path refuses instead of dropping.
-    #[inline]
+    #[inline(always)]
     fn admit_one(&mut self, item: Listed<D::Frame>, has_extra: bool) -> Option<(Listed<D::Frame>, bool)> {
         let Listed { frame, meta, asker, ticket } = item;
         let detail = has_extra.then_some(&*self.extra);
-        let done = self.path.submit_with(self.now, frame, meta, detail, &mut self.dev);
+        let done = self.path.submit_from(self.now, frame, &meta, detail, &mut self.dev);
+        if asker == 0 && matches!(done, Admitted::Sent | Admitted::Queued) {
+            return None;
+        }
         self.note_full(&done);
+        self.end_one(Listed { frame: (), meta, asker, ticket }, done).map(|item| (item, has_extra))
+    }
+
+    /// Ends `admit_one` for a packet with an asker, or with a fate that is not the usual one.
+    #[inline(never)]
+    fn end_one(&mut self, item: Listed<()>, done: Admitted<D::Frame>) -> Option<Listed<D::Frame>> {
+        let Listed { frame: (), meta, asker, ticket } = item;
         let done = if asker == 0 {
             done
         } else {
@@ -463,9 +475,7 @@ impl<D: TxQueue> Owned<D> {
             Admitted::Sent | Admitted::Queued => {}
             Admitted::Dropped(_) => self.counts.overrun += 1,
             Admitted::Cut(frame, max) => self.cut(frame, &meta, max),
-            Admitted::Full(frame) if asker == 0 => {
-                return Some((Listed { frame, meta, asker, ticket }, has_extra));
-            }
+            Admitted::Full(frame) if asker == 0 => return Some(Listed { frame, meta, asker, ticket }),
             Admitted::Full(frame) => self.asker_has_gone(frame, &meta),
         }
         None

@@ -415,6 +415,25 @@ fn a_worker_is_told_of_everything() {
     });
 }
 
+/// A sender that finds its flag set relies on it where a worker alone runs the queue, too: whether
+/// the worker has the queue or was only told to come.
+#[test]
+fn a_flag_that_a_worker_was_told_of_is_relied_on() {
+    model(Some(4), || {
+        let (dev, seen) = device(1000);
+        let (service, told) = told();
+        let config = QueueConfig { drain: Drain::Worker, ..config() };
+        let queue = Arc::new(Queue::new(path(), dev, config, service));
+        let (theirs, rung) = (Arc::clone(&queue), Arc::clone(&told));
+        let worker = thread::spawn(move || serve_if_told(&theirs, &rung));
+        (1..=2).for_each(|n| send(&queue, n));
+        worker.join().unwrap();
+        serve_if_told(&queue, &told);
+        assert_eq!(left_over(&queue), (false, 0));
+        assert_eq!(seen.sent(), [1, 2]);
+    });
+}
+
 /// Class g (an index of the other side taken for news), bug 6: a ring whose sides sleep, each told
 /// by the other.
 #[test]

@@ -256,12 +256,32 @@ impl<F> TxPath<F> {
         self.held.cx.now = now;
         if self.held.may_be_passed(m.wire_len, &self.tx, dev) && promised(1, dev) == 1 {
             let sent = m;
-            dev.push(frame, &sent);
-            self.held.count_direct(&sent);
-            self.tx.post(&sent, now, &mut self.held.stats);
+            self.pass(frame, &sent, dev);
             return Admitted::Sent;
         }
         self.held.admit(frame, m, detail, self.role, dev)
+    }
+
+    /// Does the same for metadata that stays where it is while the packet goes directly: for a
+    /// caller that has it in memory.
+    #[inline(always)]
+    pub fn submit_from<D>(
+        &mut self,
+        now: Instant,
+        frame: F,
+        m: &Meta,
+        detail: Option<&Detail>,
+        dev: &mut D,
+    ) -> Admitted<F>
+    where
+        D: TxQueue<Frame = F>,
+    {
+        self.held.cx.now = now;
+        if self.held.may_be_passed(m.wire_len, &self.tx, dev) && promised(1, dev) == 1 {
+            self.pass(frame, m, dev);
+            return Admitted::Sent;
+        }
+        self.held.admit(frame, *m, detail, self.role, dev)
     }
 
     /// Takes packets that have come together, one after the other, as `submit` does. First it asks
@@ -331,10 +351,19 @@ impl<F> TxPath<F> {
         {
             return Err(frame);
         }
+        self.pass(frame, m, dev);
+        Ok(())
+    }
+
+    /// Gives the device a packet that goes past the qdiscs, at the time of the path.
+    #[inline(always)]
+    fn pass<D>(&mut self, frame: F, m: &Meta, dev: &mut D)
+    where
+        D: TxQueue<Frame = F>,
+    {
         dev.push(frame, m);
         self.held.count_direct(m);
         self.tx.post(m, self.held.cx.now, &mut self.held.stats);
-        Ok(())
     }
 
     /// True while a qdisc needs more of a packet than its metadata: see `submit_with`. It changes

@@ -40,7 +40,12 @@ impl<D: TxQueue> Queue<D> {
     #[inline(always)]
     pub(crate) fn send_item(&self, item: Listed<D::Frame>, detail: Option<&Detail>) -> Handed<D::Frame> {
         if self.runner.rules.drain == Drain::Worker {
-            return self.send_listed(item, detail, true);
+            // In line: the packet is written where it waits, and not copied there from an argument,
+            // whose parts are written shortly before and would be read as wider words.
+            return match self.append(item, detail) {
+                Ok(()) => Handed::Listed,
+                Err(item) => self.send_to_full_list(item, detail),
+            };
         }
         let busy = match self.runner.baton.take_or_see() {
             Err(busy) => busy,
@@ -204,8 +209,7 @@ impl<D: TxQueue> Queue<D> {
         Handed::Done(done)
     }
 
-    /// Sends a packet while another thread has the queue (`busy`), or where only the service may
-    /// run it.
+    /// Sends a packet while another thread has the queue (`busy`).
     #[inline(never)]
     fn send_listed(&self, item: Listed<D::Frame>, detail: Option<&Detail>, busy: bool) -> Handed<D::Frame> {
         if !busy && let Some(turn) = self.runner.baton.knock(Flags::NONE) {
@@ -254,7 +258,8 @@ impl<D: TxQueue> Queue<D> {
         // The consumer must see that the list is nearly full before a sender is refused.
         let flags = if appended.free <= 1 { WORK.and(WAITING) } else { WORK };
         barrier();
-        if !self.runner.baton.knows(flags) {
+        let (baton, of_service) = (&self.runner.baton, self.runner.rules.drain == Drain::Worker);
+        if !(if of_service { baton.is_flagged(flags) } else { baton.knows(flags) }) {
             let _ = self.runner.call(flags, "list");
         }
     }
