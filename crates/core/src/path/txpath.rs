@@ -254,7 +254,7 @@ impl<F> TxPath<F> {
         // itself stays in registers until it is written to its slot. A read right after a write in
         // parts would stall on store forwarding.
         self.held.cx.now = now;
-        if self.held.may_be_passed(m.wire_len, &self.tx, dev) && promised(1, dev) == 1 {
+        if self.may_pass(m.wire_len, dev) {
             let sent = m;
             self.pass(frame, &sent, dev);
             return Admitted::Sent;
@@ -277,7 +277,7 @@ impl<F> TxPath<F> {
         D: TxQueue<Frame = F>,
     {
         self.held.cx.now = now;
-        if self.held.may_be_passed(m.wire_len, &self.tx, dev) && promised(1, dev) == 1 {
+        if self.may_pass(m.wire_len, dev) {
             self.pass(frame, m, dev);
             return Admitted::Sent;
         }
@@ -346,13 +346,21 @@ impl<F> TxPath<F> {
         D: TxQueue<Frame = F>,
     {
         // Stall detection needs the time of each post, which this path does not have.
-        if self.tx.is_timed()
-            || !(self.held.may_be_passed(m.wire_len, &self.tx, dev) && promised(1, dev) == 1)
-        {
+        if self.tx.is_timed() || !self.may_pass(m.wire_len, dev) {
             return Err(frame);
         }
         self.pass(frame, m, dev);
         Ok(())
+    }
+
+    /// True if a packet may go past the qdiscs (rule DD). The ring is asked for room last, because
+    /// its answer is a promise.
+    #[inline(always)]
+    fn may_pass<D>(&self, wire_len: u32, dev: &mut D) -> bool
+    where
+        D: TxQueue<Frame = F>,
+    {
+        self.held.may_be_passed(wire_len, &self.tx, dev) && promised(1, dev) == 1
     }
 
     /// Gives the device a packet that goes past the qdiscs, at the time of the path.
