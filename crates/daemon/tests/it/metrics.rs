@@ -255,7 +255,7 @@ const LINKS: [&str; 22] = [
     "tc qdisc add dev shaped parent 1:10 handle 10: pie",
     "link send shaped --packets 20 --size 500",
     "link add cake",
-    "tc qdisc replace dev cake root handle 1: cake bandwidth 1kbit",
+    "tc qdisc replace dev cake root handle 1: cake bandwidth 8bit",
     "link send cake --packets 20 --size 1000",
     "link add drr",
     "tc qdisc replace dev drr root handle 1: drr",
@@ -298,6 +298,13 @@ fn each_metric_is_what_tc_and_link_show_say() {
     let running = Running::start("metrics-same");
     let mut client = running.client();
     perform(&mut client, &LINKS);
+    // Nothing moves once the first packet of "shaped" has left its wire; each next one of a link
+    // that is slow takes longer than the test.
+    let began = Instant::now();
+    while json(&mut client, "link show shaped -j")[0]["packets"] != 1 {
+        assert!(began.elapsed() < PATIENCE, "a packet of 4 ms has not left");
+        std::thread::sleep(Duration::from_millis(2));
+    }
     let page = running.page();
     let mut compared = 0;
     for link in json(&mut client, "link show -j") {
