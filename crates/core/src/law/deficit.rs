@@ -219,6 +219,15 @@ impl Round {
             at = member.next;
         }
     }
+    /// Returns the member that has its turn `turns` turns from now, if there are so many.
+    #[inline]
+    pub(crate) fn ahead(&self, turns: u32) -> Option<usize> {
+        let mut at = self.head;
+        for _ in 0..turns {
+            at = self.members.get(usize::from(at))?.next;
+        }
+        (at != END).then_some(usize::from(at))
+    }
     /// Returns the listed members, the one at the front first.
     pub fn iter(&self) -> impl Iterator<Item = usize> + '_ {
         let mut at = self.head;

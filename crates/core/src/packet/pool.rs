@@ -84,7 +84,7 @@ pub struct Waiting<'a> {
     /// bytes on the wire.
     pub meta: &'a Meta,
     /// Its slot in the pool.
-    index: u32,
+    pub(crate) index: u32,
 }
 
 impl Pool {
@@ -280,11 +280,20 @@ const ASKED_MAX: usize = 4;
 impl Pool {
     /// Asks for the memory of the packet in this slot, which leaves soon. No number is wrong.
     #[inline]
-    fn ask(&mut self, index: u32) {
+    pub(crate) fn ask(&mut self, index: u32) {
         txweir_ahead::element(&self.slots, index as usize);
         let at = self.asked.len.min(ASKED_MAX - 1);
         self.asked.slots[at] = index;
         self.asked.len = at + 1;
+    }
+    /// Asks for the memory of the packet behind the one in this slot, on whatever list it is.
+    /// Returns its slot.
+    #[inline]
+    pub(crate) fn ask_behind(&mut self, index: u32) -> Option<u32> {
+        let next = self.slots.get(index as usize)?.next;
+        self.slots.get(next as usize)?;
+        self.ask(next);
+        Some(next)
     }
     /// True if slots were asked for since `take_asked`.
     #[inline(always)]

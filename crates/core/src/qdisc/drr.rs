@@ -20,9 +20,10 @@ use crate::law::deficit::Round;
 use crate::packet::pool::{List, Pkt, Pool, Waiting};
 use crate::packet::reason::DropReason;
 use crate::packet::route::Candidate;
+use crate::packet::scouts::{AHEAD, Scouts};
 use crate::qdisc::fifo::NoStats;
 use crate::qdisc::slots::Slots;
-use crate::qdisc::turns::{quantum_in_range, take_turn};
+use crate::qdisc::turns::{quantum_in_range, take_turn, ways_out};
 use crate::sched::answer::{Next, Verdict};
 use crate::sched::capability::{Capability, Classes, MadeClasses};
 use crate::sched::classful::{ClassAt, ClassShown, Classful};
@@ -56,6 +57,7 @@ fn in_u32(b: &Bytes) -> bool {
 pub(crate) struct Drr {
     slots: Slots<ClassConfig>,
     round: Round,
+    scouts: Scouts,
 }
 
 impl Discipline for Drr {
@@ -97,6 +99,9 @@ impl Discipline for Drr {
     }
     #[inline]
     fn dequeue(&mut self, cx: &mut Cx) -> Next {
+        if Scouts::are_worth(self.slots.classes.len(), &cx.pool) {
+            self.scout(&mut cx.pool);
+        }
         take_turn(&mut self.round, &mut self.slots.classes, cx)
     }
     fn evict_all(&mut self, _out: &mut List, _pool: &mut Pool) {
@@ -109,6 +114,19 @@ impl Discipline for Drr {
     }
     fn stats(&self) -> NoStats {
         NoStats {}
+    }
+}
+
+impl Drr {
+    /// Asks for the memory of packets that leave after that of the class in turn.
+    #[inline(never)]
+    fn scout(&mut self, pool: &mut Pool) {
+        let Self { slots, round, scouts } = self;
+        // There are fewer classes than minor numbers.
+        let in_turn = |turns| round.ahead(turns).map(|i| i as u32);
+        if let Some(served) = in_turn(0) {
+            scouts.go_on(served, || in_turn(AHEAD), ways_out(&slots.classes), pool);
+        }
     }
 }
 

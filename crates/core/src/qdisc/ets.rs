@@ -27,7 +27,7 @@ use crate::packet::pool::{List, Pkt, Pool, Waiting};
 use crate::packet::route::Candidate;
 use crate::qdisc::fifo::NoStats;
 use crate::qdisc::leaf;
-use crate::qdisc::turns::{earlier, quantum_in_range, take_strictly, take_turn};
+use crate::qdisc::turns::{earlier, quantum_in_range, strictly_in_turn, take_strictly, take_turn};
 use crate::sched::answer::{Next, Verdict};
 use crate::sched::capability::{Capability, Classes, MadeClasses};
 use crate::sched::classful::{ClassAt, ClassShown, Classful};
@@ -305,6 +305,12 @@ impl Classes for Ets {
     #[inline]
     fn select(&self, m: &Meta, class: Option<ClassId>) -> Option<&Class> {
         self.bands.get(self.band(m, class))
+    }
+    fn in_turn(&self, turns: u32) -> Option<usize> {
+        match turns.checked_sub(self.active.count_ones()) {
+            None => strictly_in_turn(self.active, turns),
+            Some(turns) => self.round.ahead(turns),
+        }
     }
 }
 

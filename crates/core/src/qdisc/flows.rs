@@ -16,6 +16,7 @@ use crate::base::handle::ClassId;
 use crate::law::deficit::{Passes, rounds_in_debt};
 use crate::packet::meta::Meta;
 use crate::packet::pool::{List, Pkt, Pool, Waiting};
+use crate::packet::scouts::{AHEAD, Scouts, Way};
 use crate::sched::answer::Next;
 use crate::sched::cx::Cx;
 use crate::text::error::{ConfigError, ErrorKind, Object};
@@ -30,12 +31,6 @@ const NIL: u32 = u32::MAX;
 
 /// Number of flows from which on memory is asked for ahead: fewer stay in the caches.
 const ASKS_FROM: u32 = 8192;
-/// Turns ahead at which a flow's own memory is asked for, and, once that is there, its packets'. A
-/// turn takes about 50 ns at least, and memory 150.
-const FLOW_AHEAD: u32 = 10;
-const PACKET_AHEAD: u32 = 5;
-const SECOND_AHEAD: u32 = 2;
-
 /// A flow, with what its law keeps of it: whole cache lines.
 #[derive(Debug, Default)]
 #[repr(align(64))]
@@ -118,6 +113,7 @@ pub(crate) struct FlowTable<L> {
     quantum: i32,
     /// True if memory is asked for ahead.
     asks: bool,
+    scouts: Scouts,
 }
 
 impl<L: Default> FlowTable<L> {
@@ -125,7 +121,8 @@ impl<L: Default> FlowTable<L> {
     /// 2^20.
     pub(crate) fn new(count: u32, quantum: u32) -> Self {
         let (new, old) = (Turns::new(), Turns::new());
-        Self { flows: Vec::new(), count, new, old, quantum: quantum as i32, asks: count >= ASKS_FROM }
+        let (flows, asks, scouts) = (Vec::new(), count >= ASKS_FROM, Scouts::default());
+        Self { flows, count, new, old, quantum: quantum as i32, asks, scouts }
     }
     /// Takes the memory of the flows.
     pub(crate) fn take_memory(&mut self) {
@@ -236,7 +233,7 @@ impl<L: Default> FlowTable<L> {
             let flow = &mut self.flows[f as usize];
             if flow.deficit <= 0 {
                 flow.deficit += self.quantum;
-                self.turn(from_new, cx);
+                self.turn(from_new);
                 self.old.push_back(f);
                 if passes.is_long() {
                     self.skip_rounds();
@@ -247,11 +244,11 @@ impl<L: Default> FlowTable<L> {
             if let Some((p, len)) = take(f, flow, cx) {
                 flow.deficit = flow.deficit.saturating_sub_unsigned(len);
                 if self.asks {
-                    flow.packets.ask_second(&mut cx.pool);
+                    self.scout(f, from_new, &mut cx.pool);
                 }
                 return Next::Packet(p);
             }
-            self.turn(from_new, cx);
+            self.turn(from_new);
             // An emptied new flow waits for its turn among the old ones, so that it cannot starve
             // them by coming back at once (RFC 8290 section 4.2).
             if from_new && self.old.front != NIL {
@@ -264,29 +261,25 @@ impl<L: Default> FlowTable<L> {
 
     /// Takes the flow at the front of a list off it.
     #[inline]
-    fn turn(&mut self, from_new: bool, cx: &mut Cx) {
+    fn turn(&mut self, from_new: bool) {
         let list = if from_new { &mut self.new } else { &mut self.old };
         list.pop_front();
-        if self.asks {
-            self.look_ahead(from_new, cx);
-        }
     }
 
-    /// Asks for the memory of the flows that have their turns soon, and of their packets. Each turn
-    /// asks for those at fixed distances.
+    /// Asks for the memory of packets that leave after one of this flow, and of their flows.
     #[inline(never)]
-    fn look_ahead(&self, from_new: bool, cx: &mut Cx) {
-        let turns = if from_new { &self.new } else { &self.old };
-        if let Some(f) = turns.nth(FLOW_AHEAD) {
-            txweir_ahead::element(&self.flows, f as usize);
-        }
-        let flow = |n| turns.nth(n).and_then(|f| self.flows.get(f as usize));
-        if let Some(flow) = flow(PACKET_AHEAD) {
-            flow.packets.ask_first(&mut cx.pool);
-        }
-        if let Some(flow) = flow(SECOND_AHEAD) {
-            flow.packets.ask_second(&mut cx.pool);
-        }
+    fn scout(&mut self, served: u32, from_new: bool, pool: &mut Pool) {
+        let Self { flows, new, old, scouts, .. } = self;
+        let turns = if from_new { new } else { old };
+        let way = |f, step, _, pool: &mut Pool| match (step, flows.get(f as usize)) {
+            (0, Some(flow)) => {
+                txweir_ahead::first_line(flow);
+                Way::More
+            }
+            (1, Some(flow)) => flow.packets.ask_first(pool).map_or(Way::End, Way::Packet),
+            _ => Way::End,
+        };
+        scouts.go_on(served, || turns.nth(AHEAD), way, pool);
     }
 
     /// Moves every packet to the back of `out`. The flows keep their places: an empty one on a list

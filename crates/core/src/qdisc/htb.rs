@@ -31,7 +31,9 @@ use crate::packet::meta::Meta;
 use crate::packet::pool::{List, Pkt, Pool, Queue, Waiting};
 use crate::packet::reason::{DropReason, WakeReason};
 use crate::packet::route::{Candidate, Classified, FilterOutcome};
+use crate::packet::scouts::{AHEAD, Scouts};
 use crate::qdisc::leaf::vacant;
+use crate::qdisc::turns::ways_out;
 use crate::sched::answer::{Next, Verdict};
 use crate::sched::capability::{Capability, Classes, MadeClasses, Shares};
 use crate::sched::classful::{ClassAt, ClassShown, Classful};
@@ -164,6 +166,9 @@ pub(crate) struct Htb {
     direct_qlen: u32,
     default: u16,
     r2q: u32,
+    scouts: Scouts,
+    /// The leaf that the last packet left.
+    served: usize,
 }
 
 impl Discipline for Htb {
@@ -208,6 +213,8 @@ impl Discipline for Htb {
             direct_qlen: cfg.direct_qlen,
             default: cfg.default.minor(),
             r2q: cfg.r2q,
+            scouts: Scouts::default(),
+            served: 0,
         }
     }
     /// Only a change without an effect comes here.
@@ -242,6 +249,9 @@ impl Discipline for Htb {
         }
         if self.law.ladder.is_idle() {
             return Next::Empty;
+        }
+        if Scouts::are_worth(self.classes.len(), &cx.pool) {
+            self.scout(&mut cx.pool);
         }
         self.law.begin(cx.now);
         let (mut wake, mut found) = (None, None);
@@ -311,6 +321,11 @@ impl Classes for Htb {
     }
     fn select(&self, _m: &Meta, class: Option<ClassId>) -> Option<&Class> {
         self.classes.get(self.leaf(class)?)
+    }
+    fn expect(&self, class: Option<ClassId>) {
+        if let Some(i) = self.leaf(class) {
+            self.law.classes().ask(i);
+        }
     }
     fn classify_result(&self, class: Option<ClassId>, _asked: Option<Handle>, own: Handle) -> Classified {
         let Some(class) = class.filter(|c| c.major() == own.major()) else {
@@ -413,6 +428,7 @@ impl Htb {
                         self.law.ladder.deactivate(at);
                     }
                     self.law.charge(at, level, cx.now, wire_len, segs);
+                    self.served = at;
                     return Some(p);
                 }
                 // The class's qdisc holds its packets back.
@@ -426,6 +442,15 @@ impl Htb {
             }
         }
         None
+    }
+
+    /// Asks for the memory of packets that leave soon after the last one.
+    #[inline(never)]
+    fn scout(&mut self, pool: &mut Pool) {
+        let Self { law, classes, scouts, served, .. } = self;
+        let ahead = || law.ladder.ask_ahead(*served, AHEAD).map(|i| i as u32);
+        // There are fewer classes than minor numbers.
+        scouts.go_on(*served as u32, ahead, ways_out(classes), pool);
     }
 
     fn shape(&self, cfg: &ClassConfig) -> Shape {

@@ -23,7 +23,7 @@ use crate::packet::route::Candidate;
 use crate::qdisc::fifo::NoStats;
 use crate::qdisc::leaf;
 use crate::qdisc::pfifo_fast::PRIOMAP;
-use crate::qdisc::turns::take_strictly;
+use crate::qdisc::turns::{strictly_in_turn, take_strictly};
 use crate::sched::answer::{Next, Verdict};
 use crate::sched::capability::{Capability, Classes};
 use crate::sched::cx::Cx;
@@ -169,6 +169,9 @@ impl Classes for Prio {
     #[inline]
     fn select(&self, m: &Meta, class: Option<ClassId>) -> Option<&Class> {
         self.bands.get(self.band(m, class))
+    }
+    fn in_turn(&self, turns: u32) -> Option<usize> {
+        strictly_in_turn(self.active, turns)
     }
 }
 

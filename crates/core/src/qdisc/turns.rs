@@ -9,8 +9,9 @@
 use crate::base::bound::Bound;
 use crate::base::time::Instant;
 use crate::law::deficit::Round;
-use crate::packet::pool::Pkt;
+use crate::packet::pool::{Pkt, Pool};
 use crate::packet::reason::WakeReason;
+use crate::packet::scouts::Way;
 use crate::sched::answer::{Next, Within};
 use crate::sched::cx::Cx;
 use crate::sched::node::{Class, Node, Peek};
@@ -43,6 +44,25 @@ pub(crate) fn take_strictly(active: &mut u32, classes: &mut [Class], cx: &mut Cx
         }
     }
     earliest
+}
+
+/// Returns the class that `take_strictly` comes to after so many others: see `Classes::in_turn`.
+pub(crate) fn strictly_in_turn(active: u32, turns: u32) -> Option<usize> {
+    let mut todo = active;
+    // Bound: 32 turns, one for each bit.
+    for _ in 0..turns.min(u32::BITS) {
+        todo &= todo.wrapping_sub(1);
+    }
+    (todo != 0).then_some(todo.trailing_zeros() as usize)
+}
+
+/// Returns the way of packets out of these classes, for scouts: see `Class::way_out`.
+#[inline]
+pub(crate) fn ways_out(classes: &[Class]) -> impl Fn(u32, u8, u8, &mut Pool) -> Way + '_ {
+    |i, step, queue, pool| match classes.get(i as usize) {
+        Some(class) => class.way_out(step, queue, pool),
+        None => Way::End,
+    }
 }
 
 /// Returns the earlier of two answers that no packet may leave now; `b` is an `At`.

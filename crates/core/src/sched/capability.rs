@@ -47,6 +47,14 @@ pub trait Classes {
     fn select(&self, _m: &Meta, _class: Option<ClassId>) -> Option<&Class> {
         self.classes().first()
     }
+    /// Asks for what the kind itself keeps of the class that a packet will wait in: see
+    /// `Discipline::expect`.
+    fn expect(&self, _class: Option<ClassId>) {}
+    /// Returns the place among `classes` of the one that has its turn `turns` turns from now, as
+    /// far as that is known without looking into them: a hint, by which memory is asked for.
+    fn in_turn(&self, _turns: u32) -> Option<usize> {
+        None
+    }
     /// Returns the qdisc of a class in which nothing is grafted, as after a delete. `None` stands
     /// for pfifo with the length of the device's queue.
     fn default_child(&self, _env: &Env) -> Option<Node> {

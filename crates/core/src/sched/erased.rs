@@ -15,6 +15,7 @@ use crate::packet::meta::Meta;
 use crate::packet::pool::{List, Pkt, Pool, Waiting};
 use crate::packet::reason::DropReason;
 use crate::packet::route::{Candidate, Classified};
+use crate::packet::scouts::Way;
 use crate::sched::answer::{Next, Verdict, Within};
 use crate::sched::capability::{FlowShown, classify_by_minor};
 use crate::sched::classful::UserClasses;
@@ -46,6 +47,10 @@ pub trait Qdisc: Any + Debug + Send + Sync {
     fn select(&self, m: &Meta, class: Option<ClassId>) -> Option<&Class>;
     /// See `Discipline`; of a kind with classes, for the class.
     fn expect(&self, m: &Meta, step: u32, account: &Account, pool: &Pool) -> Soon<'_>;
+    /// Asks for the memory of the qdisc itself.
+    fn ask(&self);
+    /// See `Class::way_out`; the memory of the qdisc itself is there.
+    fn way_out(&self, step: u8, queue: u8, pool: &mut Pool) -> Way;
     /// See `Discipline`; keeps the account of its node.
     fn enqueue(&mut self, p: Pkt, account: &mut Account, cx: &mut Cx);
     /// See `Discipline`; keeps the account of its node. Without a packet, `Wakes::answer` returns
@@ -386,12 +391,31 @@ impl<D: Discipline> Qdisc for Erased<D> {
         let Some(classes) = &D::CLASSES else {
             return if self.inner.expect(m, class, step, pool) { Soon::More } else { Soon::Nothing };
         };
-        match (classes.of)(&self.inner).select(m, class) {
-            Some(class) => {
-                txweir_ahead::first_line(class);
-                Soon::Class(class)
+        let classes = (classes.of)(&self.inner);
+        match classes.select(m, class) {
+            Some(place) => {
+                txweir_ahead::first_line(place);
+                classes.expect(class);
+                Soon::Class(place)
             }
             None => Soon::Nothing,
+        }
+    }
+    fn ask(&self) {
+        // A packet does not touch the parameters.
+        txweir_ahead::value(&self.inner);
+    }
+    fn way_out(&self, step: u8, queue: u8, pool: &mut Pool) -> Way {
+        let Some(classes) = &D::CLASSES else {
+            let first = if queue == 0 { self.inner.head(pool) } else { None };
+            let Some(Waiting { index, .. }) = first else { return Way::End };
+            pool.ask(index);
+            return Way::Packet(index);
+        };
+        let classes = (classes.of)(&self.inner);
+        match classes.in_turn(queue.into()).and_then(|i| classes.classes().get(i)) {
+            Some(class) => class.way_out(step, 0, pool),
+            None => Way::End,
         }
     }
     #[inline]

@@ -70,6 +70,7 @@ mod reasons;
 mod red;
 mod rough;
 mod route;
+mod scouts;
 mod select;
 mod sfb;
 mod sfq;

@@ -129,6 +129,14 @@ impl Classes {
     pub fn parent(&self, i: usize) -> u16 {
         self.hot.get(usize::from(self.hot[i].parent)).map_or(0, |p| p.minor)
     }
+    /// Asks for the memory of a class.
+    #[inline]
+    pub(crate) fn ask(&self, i: usize) {
+        if let Some(hot) = self.hot.get(i) {
+            txweir_ahead::value(hot);
+            txweir_ahead::element(&self.cold, i);
+        }
+    }
     /// True if the class has no classes below.
     #[inline]
     pub fn is_leaf(&self, i: usize) -> bool {

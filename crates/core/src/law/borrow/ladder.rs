@@ -144,6 +144,25 @@ impl Ladder {
         self.advance(at, level, prio);
     }
 
+    /// Returns the leaf that has its turn `turns` turns behind a leaf, if all between have packets
+    /// until then and stand below the same class: a hint. Asks for its state.
+    pub(crate) fn ask_ahead(&self, i: usize, turns: u32) -> Option<usize> {
+        let Hot { parent, rank, minor, mode, .. } = *self.classes.hot.get(i)?;
+        let prio = usize::from(self.classes.cold.get(i)?.prio);
+        let slot = match self.classes.hot.get(usize::from(parent)).filter(|_| mode != Mode::CanSend) {
+            None => {
+                let row = |from| self.rows.next(0, prio, from);
+                self.classes.slot(nth_behind(minor.into(), turns, row)? as u16)?
+            }
+            Some(above) => {
+                let below = &self.classes.inner[usize::from(above.inner)];
+                below.at(nth_behind(rank.into(), turns, |from| below.feeds[prio].next(from))?)
+            }
+        };
+        self.classes.ask(slot);
+        Some(slot)
+    }
+
     /// Charges a packet's bytes to a leaf's turn at a level and passes the turn on once it is used
     /// up.
     #[inline]
@@ -271,4 +290,14 @@ impl Ladder {
         let hot = &self.classes.hot[usize::from(at)];
         if usize::from(hot.level) == level { ROW } else { hot.parent }
     }
+}
+
+/// Returns the member `turns` places behind one of a set, of which `next` finds the first from a
+/// place on. The first follows the last.
+fn nth_behind(from: usize, turns: u32, next: impl Fn(usize) -> Option<usize>) -> Option<usize> {
+    let mut at = from;
+    for _ in 0..turns {
+        at = next(at + 1).or_else(|| next(0))?;
+    }
+    Some(at)
 }

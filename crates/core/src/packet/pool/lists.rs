@@ -81,21 +81,14 @@ impl List {
     pub fn front<'a>(&self, pool: &'a Pool) -> Option<&'a Meta> {
         pool.slots.get(self.head as usize).map(|s| &s.meta)
     }
-    /// Asks for the memory of the oldest packet, which leaves soon.
+    /// Asks for the memory of the oldest packet, which leaves soon. Returns its slot.
     #[inline]
-    pub(crate) fn ask_first(&self, pool: &mut Pool) {
-        if self.head != NIL {
-            pool.ask(self.head);
+    pub(crate) fn ask_first(&self, pool: &mut Pool) -> Option<u32> {
+        if self.head == NIL {
+            return None;
         }
-    }
-    /// Asks for the memory of the packet behind the oldest, whose own memory is there.
-    #[inline]
-    pub(crate) fn ask_second(&self, pool: &mut Pool) {
-        if let Some(first) = pool.slots.get(self.head as usize)
-            && self.head != self.tail
-        {
-            pool.ask(first.next);
-        }
+        pool.ask(self.head);
+        Some(self.head)
     }
     /// Asks for the memory of the newest packet: the next one is queued behind it.
     #[inline]

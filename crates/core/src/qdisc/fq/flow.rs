@@ -105,7 +105,7 @@ impl Packets {
     /// Asks for the memory of the first packet.
     #[inline]
     pub(super) fn ask_first(&self, pool: &mut Pool) {
-        self.front.ask_first(pool);
+        let _ = self.front.ask_first(pool);
     }
     /// Asks for the memory of the last packet.
     #[inline]

@@ -1,9 +1,10 @@
 //! `Ahead`: how far the memory that a packet will touch has been asked for, on its way down the
-//! qdiscs.
+//! qdiscs, and the same on the way of the next packet out of a class.
 
 use super::{Class, Node};
 use crate::packet::meta::Meta;
 use crate::packet::pool::Pool;
+use crate::packet::scouts::Way;
 
 /// Answer of a qdisc to a step.
 #[derive(Clone, Copy, Debug)]
@@ -38,10 +39,24 @@ impl<'a> Ahead<'a> {
                 Soon::Nothing => Self::Nothing,
             },
             Self::Qdisc(class) => {
-                txweir_ahead::value(class.node.qdisc());
+                class.node.qdisc().ask();
                 Self::Step(&class.node, 0)
             }
             Self::Nothing => Self::Nothing,
         }
+    }
+}
+
+impl Class {
+    /// Asks for the memory of a step on the way to the packet that leaves this class next: that of
+    /// the class in step 0, of its qdisc in step 1, then what that one knows. With `queue` above 0
+    /// it is the first packet of the queue that has its turn so many turns later.
+    pub(crate) fn way_out(&self, step: u8, queue: u8, pool: &mut Pool) -> Way {
+        match step {
+            0 => txweir_ahead::first_line(self),
+            1 => self.node.qdisc().ask(),
+            step => return self.node.qdisc().way_out(step - 2, queue, pool),
+        }
+        Way::More
     }
 }
