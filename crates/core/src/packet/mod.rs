@@ -10,5 +10,5 @@ pub mod pcapng;
 pub mod pool;
 pub mod reason;
 pub mod route;
-pub(crate) mod scouts;
+pub mod scouts;
 pub(crate) mod timeline;
