@@ -38,7 +38,7 @@ pub fn element<T>(all: &[T], index: usize) {
 
 /// Asks for the first cache line of `value`.
 #[inline(always)]
-pub fn first_line<T: ?Sized>(value: &T) {
+pub fn first_line<T>(value: &T) {
     line(core::ptr::from_ref(value).cast());
 }
 
