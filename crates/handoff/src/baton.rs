@@ -25,7 +25,7 @@ use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
 
-use crate::sync::{AtomicU32, Ordering, UnsafeCell, in_panic};
+use crate::sync::{Apart, AtomicU32, Ordering, UnsafeCell, in_panic};
 use crate::wake::Wakeup;
 
 pub(crate) use bias::Inside;
@@ -77,7 +77,8 @@ pub(crate) type Mend<T> = fn(&mut T) -> (Flags, Option<Wakeup>);
 
 /// A value that one thread at a time uses.
 pub(crate) struct Baton<T> {
-    state: AtomicU32,
+    /// Apart from the value: a thread that looks at it does not delay the holder.
+    state: Apart<AtomicU32>,
     mend: Mend<T>,
     /// Ends the value where the baton ends with it.
     end: fn(&mut T),
@@ -114,7 +115,7 @@ impl<T> fmt::Debug for Baton<T> {
 impl<T> Baton<T> {
     /// Creates a baton that no thread has.
     pub(crate) fn new(value: T, mend: Mend<T>) -> Self {
-        let (state, busy, value) = (AtomicU32::new(0), AtomicU32::new(0), UnsafeCell::new(value));
+        let (state, busy, value) = (Apart(AtomicU32::new(0)), AtomicU32::new(0), UnsafeCell::new(value));
         Self { state, mend, end: |_| {}, busy, value }
     }
 
@@ -149,7 +150,13 @@ impl<T> Baton<T> {
     /// Does the same as `try_take`. `Err` is true if another thread has the baton.
     #[inline(always)]
     pub(crate) fn take_or_see(&self) -> Result<Turn<'_, T>, bool> {
-        match self.state.compare_exchange(0, TAKEN, Ordering::Acquire, Ordering::Relaxed) {
+        // An exchange in vain would take the word's cache line from its holder, who then waits for
+        // it.
+        let seen = self.state.0.load(Ordering::Relaxed);
+        if seen != 0 {
+            return Err(seen & TAKEN != 0);
+        }
+        match self.state.0.compare_exchange(0, TAKEN, Ordering::Acquire, Ordering::Relaxed) {
             Ok(_) => Ok(self.turn()),
             Err(word) => Err(word & TAKEN != 0),
         }
@@ -159,7 +166,7 @@ impl<T> Baton<T> {
     /// itself. Otherwise the holder sees them.
     #[inline]
     pub(crate) fn knock(&self, flags: Flags) -> Option<Turn<'_, T>> {
-        let before = self.state.fetch_or(TAKEN | flags.0, Ordering::AcqRel);
+        let before = self.state.0.fetch_or(TAKEN | flags.0, Ordering::AcqRel);
         // Dropping a `Turn` puts the baton down, so none is made unless the baton was taken.
         match before & (TAKEN | BIASED) {
             0 => Some(self.turn()),
@@ -172,14 +179,14 @@ impl<T> Baton<T> {
     /// new: then no thread knows of it yet.
     #[inline]
     pub(crate) fn flag(&self, flags: Flags) -> bool {
-        let before = self.state.fetch_or(flags.0, Ordering::AcqRel);
+        let before = self.state.0.fetch_or(flags.0, Ordering::AcqRel);
         before & TAKEN == 0 && before & flags.0 != flags.0
     }
 
     /// Takes the baton that its last holder has passed on ([`Turn::pass`]), unless another thread
     /// has.
     pub(crate) fn claim(&self) -> Option<Turn<'_, T>> {
-        let before = self.state.fetch_and(!PASSED, Ordering::AcqRel);
+        let before = self.state.0.fetch_and(!PASSED, Ordering::AcqRel);
         // Of the threads that clear the bit, one has found it set.
         (before & PASSED != 0).then(|| self.turn())
     }
@@ -201,17 +208,17 @@ impl<T> Baton<T> {
 
     #[inline(always)]
     fn has(&self, bits: u32) -> bool {
-        self.state.load(Ordering::Relaxed) & bits == bits
+        self.state.0.load(Ordering::Relaxed) & bits == bits
     }
 
     /// True if a thread has the baton now.
     pub(crate) fn is_taken(&self) -> bool {
-        self.state.load(Ordering::Relaxed) & TAKEN != 0 || self.busy.load(Ordering::Relaxed) != 0
+        self.state.0.load(Ordering::Relaxed) & TAKEN != 0 || self.busy.load(Ordering::Relaxed) != 0
     }
 
     /// Returns the flags that are set now.
     pub(crate) fn flags(&self) -> Flags {
-        Flags(self.state.load(Ordering::Relaxed) & FLAGS)
+        Flags(self.state.0.load(Ordering::Relaxed) & FLAGS)
     }
 }
 
@@ -241,7 +248,7 @@ impl<T> Turn<'_, T> {
     /// from here on.
     #[inline]
     pub(crate) fn clear(&mut self, flags: Flags) -> Flags {
-        let before = self.baton.state.fetch_and(!flags.0, Ordering::AcqRel);
+        let before = self.baton.state.0.fetch_and(!flags.0, Ordering::AcqRel);
         Flags(before & flags.0)
     }
 
@@ -250,7 +257,7 @@ impl<T> Turn<'_, T> {
     #[inline(always)]
     pub(crate) fn leave(self, behind: Flags) -> Result<(), Self> {
         let (taken, free) = (TAKEN | behind.0, behind.0);
-        match self.baton.state.compare_exchange(taken, free, Ordering::AcqRel, Ordering::Relaxed) {
+        match self.baton.state.0.compare_exchange(taken, free, Ordering::AcqRel, Ordering::Relaxed) {
             Ok(_) => {
                 std::mem::forget(self);
                 Ok(())
@@ -262,15 +269,15 @@ impl<T> Turn<'_, T> {
     /// Passes the baton on without putting it down, to a thread that [`claim`](Baton::claim)s it.
     /// Meanwhile it is taken for all others.
     pub(crate) fn pass(self) {
-        self.baton.state.fetch_or(PASSED, Ordering::AcqRel);
+        self.baton.state.0.fetch_or(PASSED, Ordering::AcqRel);
         std::mem::forget(self);
     }
 
     /// Sets flags and puts the baton down: another thread is to come for it. Returns the flags that
     /// are set then.
     pub(crate) fn abandon(self, flags: Flags) -> Flags {
-        self.baton.state.fetch_or(flags.0, Ordering::AcqRel);
-        let before = self.baton.state.fetch_and(!TAKEN, Ordering::AcqRel);
+        self.baton.state.0.fetch_or(flags.0, Ordering::AcqRel);
+        let before = self.baton.state.0.fetch_and(!TAKEN, Ordering::AcqRel);
         std::mem::forget(self);
         Flags(before & FLAGS)
     }
@@ -312,7 +319,7 @@ impl<T> Drop for Turn<'_, T> {
         if in_panic() {
             wakeup = self.mend();
         }
-        self.baton.state.fetch_and(!TAKEN, Ordering::AcqRel);
+        self.baton.state.0.fetch_and(!TAKEN, Ordering::AcqRel);
         if let Some(wakeup) = wakeup {
             wakeup.wake_in_panic();
         }
@@ -325,7 +332,7 @@ impl<T> Turn<'_, T> {
     #[inline(never)]
     fn mend(&mut self) -> Option<Wakeup> {
         let (flags, wakeup) = (self.baton.mend)(self);
-        self.baton.state.fetch_or(flags.0, Ordering::AcqRel);
+        self.baton.state.0.fetch_or(flags.0, Ordering::AcqRel);
         wakeup
     }
 }

@@ -18,13 +18,7 @@ use std::mem::MaybeUninit;
 use std::sync::Arc;
 
 use crate::share::{Counted, Shares};
-use crate::sync::{AtomicU64, Ordering, UnsafeCell};
-
-/// A value on cache lines of its own: the producers' word and the consumer's word must not share
-/// one.
-#[derive(Debug)]
-#[repr(align(128))]
-struct Apart<T>(T);
+use crate::sync::{Apart, AtomicU64, Ordering, UnsafeCell};
 
 struct Slot<T> {
     /// Place `p` may be written while this is `p`, and taken while it is `p + 1`.

@@ -18,6 +18,12 @@ pub(crate) use std::sync::{
     atomic::{AtomicU32, AtomicU64, Ordering, fence},
 };
 
+/// A value on cache lines of its own: threads that use it do not delay those that use its
+/// neighbours.
+#[derive(Debug)]
+#[repr(align(128))]
+pub(crate) struct Apart<T>(pub(crate) T);
+
 /// Orders a thread's store before its later load: with a barrier on either side, one of two threads
 /// sees the other's store.
 #[inline(always)]

@@ -35,7 +35,7 @@ impl<T> Baton<T> {
     /// Biases the baton to the owner, if no thread has it and no flag is set. Only the owner, of
     /// which there is one at a time, calls this.
     pub(crate) fn bias(&self) -> bool {
-        self.state.compare_exchange(0, BIASED, Ordering::Acquire, Ordering::Relaxed).is_ok()
+        self.state.0.compare_exchange(0, BIASED, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
     /// Takes the baton by the bias. Without the bias, or if another thread has asked for the baton,
@@ -44,7 +44,7 @@ impl<T> Baton<T> {
     pub(crate) fn enter(&self) -> Result<Inside<'_, T>, Option<Turn<'_, T>>> {
         self.busy.store(1, Ordering::Relaxed);
         light_barrier();
-        match self.state.load(Ordering::Acquire) {
+        match self.state.0.load(Ordering::Acquire) {
             BIASED => Ok(Inside { baton: self, value: PhantomData }),
             _ => Err(self.step_out()),
         }
@@ -56,7 +56,7 @@ impl<T> Baton<T> {
     #[inline(never)]
     pub(crate) fn step_out(&self) -> Option<Turn<'_, T>> {
         self.busy.store(0, Ordering::Release);
-        let mut word = self.state.load(Ordering::Relaxed);
+        let mut word = self.state.0.load(Ordering::Relaxed);
         // Each failure is the success of another thread: a knock, or the end of the bias, which
         // comes once.
         loop {
@@ -66,7 +66,7 @@ impl<T> Baton<T> {
                 (_, true, true) => (false, word & !BIASED),
                 (_, true, false) => (true, word & !BIASED | TAKEN),
             };
-            match self.state.compare_exchange(word, next, Ordering::AcqRel, Ordering::Relaxed) {
+            match self.state.0.compare_exchange(word, next, Ordering::AcqRel, Ordering::Relaxed) {
                 // Dropping a `Turn` puts the baton down, so none is made unless the baton is the
                 // owner's.
                 Ok(_) => return mine.then(|| self.turn()),
@@ -82,13 +82,13 @@ impl<T> Baton<T> {
     pub(super) fn revoke(&self) -> Option<Turn<'_, T>> {
         heavy_barrier();
         if self.busy.load(Ordering::Acquire) == 0 {
-            self.state.fetch_and(!BIASED, Ordering::AcqRel);
+            self.state.0.fetch_and(!BIASED, Ordering::AcqRel);
             return Some(self.turn());
         }
-        let mut word = self.state.load(Ordering::Acquire);
+        let mut word = self.state.0.load(Ordering::Acquire);
         while word & BIASED != 0 {
             let next = word & !BIASED | YOURS;
-            match self.state.compare_exchange(word, next, Ordering::AcqRel, Ordering::Acquire) {
+            match self.state.0.compare_exchange(word, next, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => return None,
                 Err(now) => word = now,
             }
@@ -106,7 +106,7 @@ impl<'a, T> Inside<'a, T> {
         std::mem::forget(self);
         baton.busy.store(0, Ordering::Release);
         light_barrier();
-        match baton.state.load(Ordering::Relaxed) {
+        match baton.state.0.load(Ordering::Relaxed) {
             BIASED => Ok(()),
             _ => Err(baton.step_out()),
         }
