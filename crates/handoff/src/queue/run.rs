@@ -37,6 +37,7 @@ pub(super) struct Runner<D: TxQueue> {
 }
 
 /// Senders that are to be told that there is room. A panic leaves none of them untold.
+#[derive(Default)]
 struct Woken(VecDeque<Wakeup>);
 
 impl Woken {
@@ -191,7 +192,8 @@ impl<D: TxQueue> Runner<D> {
         turn.log.note(now, Event::Taken(why));
         let mut left = self.rules.budget;
         let mut had = left;
-        let mut woken = Woken(VecDeque::new());
+        // Nearly all turns wake no sender.
+        let mut woken = None;
         let rest = loop {
             let rest = self.work(&mut turn, &mut left);
             let is_due = self.wake_waiters(&mut turn, &mut woken);
@@ -219,7 +221,9 @@ impl<D: TxQueue> Runner<D> {
                 break Rest::Again;
             }
         };
-        woken.tell();
+        if let Some(woken) = woken {
+            Woken::tell(woken);
+        }
         rest
     }
 
@@ -327,7 +331,7 @@ impl<D: TxQueue> Runner<D> {
     /// Takes out as many waiting senders as there is room for: see `Waiters::take`.
     /// True if another run is due: senders still wait, and no packet is left whose departure would
     /// wake them. A sender that was woken and sends nothing holds no other up.
-    fn wake_waiters(&self, turn: &mut Turn<'_, Owned<D>>, woken: &mut Woken) -> bool {
+    fn wake_waiters(&self, turn: &mut Turn<'_, Owned<D>>, woken: &mut Option<Woken>) -> bool {
         if !turn.flags().has(WAITING) || turn.path_full || turn.listed() > turn.list.places() as u64 / 2 {
             return false;
         }
@@ -354,7 +358,7 @@ impl<D: TxQueue> Runner<D> {
         if n > 0 {
             turn.counts.woken += n as u64;
             turn.log.note(now, Event::Woke(u32::try_from(n).unwrap_or(u32::MAX)));
-            woken.0.extend(waiters);
+            woken.get_or_insert_with(Woken::default).0.extend(waiters);
         }
         !all && turn.is_idle()
     }
