@@ -18,36 +18,52 @@ const CLASSES: usize = 9;
 const _: () = assert!(SMALLEST << (CLASSES - 2) < MAX_FRAME && MAX_FRAME < SMALLEST << CLASSES);
 
 /// A frame in a buffer of a [`Frames`].
+///
+/// It is moved often, and its facts are written by parts, so that these stay in one place: a
+/// processor that copies them soon afterwards waits for each part.
 #[derive(Debug)]
-pub struct Frame {
+pub struct Frame(Box<Held>);
+
+/// The buffer of a frame, and the facts about what is in it.
+#[derive(Debug)]
+struct Held {
     beside: Beside,
-    buffer: Box<[u8]>,
     len: usize,
+    buffer: Box<[u8]>,
 }
 
 impl Frame {
+    /// Returns a frame without contents, with a buffer of this size.
+    fn empty(size: usize) -> Self {
+        Self(Box::new(Held { beside: Beside::default(), len: 0, buffer: vec![0; size].into() }))
+    }
     /// Returns the bytes, from the Ethernet header on.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
-        &self.buffer[..self.len]
+        &self.0.buffer[..self.0.len]
     }
     /// Returns the bytes, to change them.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
-        &mut self.buffer[..self.len]
+        let Held { buffer, len, .. } = &mut *self.0;
+        &mut buffer[..*len]
     }
     /// Returns the facts beside the bytes.
     #[must_use]
-    pub const fn beside(&self) -> &Beside {
-        &self.beside
+    pub fn beside(&self) -> &Beside {
+        &self.0.beside
     }
     /// Returns the facts beside the bytes, to change them.
-    pub const fn beside_mut(&mut self) -> &mut Beside {
-        &mut self.beside
+    pub fn beside_mut(&mut self) -> &mut Beside {
+        &mut self.0.beside
     }
     /// Returns the frame as a system call takes it.
     #[must_use]
     pub fn as_ref(&self) -> FrameRef<'_> {
-        FrameRef { hdr: self.beside.hdr, bytes: self.bytes() }
+        FrameRef { hdr: self.0.beside.hdr, bytes: self.bytes() }
+    }
+    /// Returns the bytes of its buffer.
+    fn size(&self) -> usize {
+        self.0.buffer.len()
     }
 }
 
@@ -57,17 +73,18 @@ pub struct NoRoom;
 
 /// An unused buffer on its way from one store to another.
 #[derive(Debug)]
-pub struct Spare(Box<[u8]>);
+pub struct Spare(Frame);
 
 /// Frame buffers of one backend.
 #[derive(Debug)]
 pub struct Frames {
-    free: [Vec<Box<[u8]>>; CLASSES],
+    /// Unused buffers, as frames of any contents.
+    free: [Vec<Frame>; CLASSES],
     /// Buffer of the largest size that receives the next frame. A long frame stays in it, and
     /// another buffer replaces it; a short frame is copied out. So a super-frame is never copied,
     /// and no frame takes more than twice its length.
     landing: Box<[u8]>,
-    /// Bytes of all buffers, used and free.
+    /// Bytes of all buffers, used and free; what a frame has beside its buffer is not counted.
     owned: usize,
     budget: usize,
 }
@@ -90,13 +107,14 @@ impl Frames {
         self.owned
     }
 
-    fn take(&mut self, len: usize) -> Option<Box<[u8]>> {
+    /// Returns a frame without contents, with a buffer for so many bytes.
+    fn take(&mut self, len: usize) -> Option<Frame> {
         if len > MAX_FRAME {
             return None;
         }
         let class = class(len);
-        if let Some(buffer) = self.free[class].pop() {
-            return Some(buffer);
+        if let Some(frame) = self.free[class].pop() {
+            return Some(frame);
         }
         let size = size(class);
         self.make_room(size);
@@ -104,12 +122,12 @@ impl Frames {
             return None;
         }
         self.owned += size;
-        Some(vec![0; size].into())
+        Some(Frame::empty(size))
     }
 
     /// Lets a frame go to another store: its buffer counts there.
     pub fn let_go(&mut self, frame: &Frame) {
-        self.owned = self.owned.saturating_sub(frame.buffer.len());
+        self.owned = self.owned.saturating_sub(frame.size());
     }
 
     /// Counts the buffer of a frame that another store has let go. Also returns an unused buffer of
@@ -118,7 +136,7 @@ impl Frames {
     /// # Errors
     /// The budget has no room for the frame, which is freed.
     pub fn adopt(&mut self, frame: Frame) -> Result<(Frame, Option<Spare>), NoRoom> {
-        let size = frame.buffer.len();
+        let size = frame.size();
         if let Some(spare) = self.free[class(size)].pop() {
             return Ok((frame, Some(Spare(spare))));
         }
@@ -132,12 +150,12 @@ impl Frames {
 
     /// Takes the buffer of a frame that another store has let go, and that is dropped.
     pub fn take_over(&mut self, frame: Frame) {
-        self.take_spare(Spare(frame.buffer));
+        self.take_spare(Spare(frame));
     }
 
     /// Takes an unused buffer of another store, if the budget has room for it.
     pub fn take_spare(&mut self, spare: Spare) {
-        let size = spare.0.len();
+        let size = spare.0.size();
         if self.owned + size <= self.budget {
             self.owned += size;
             self.free[class(size)].push(spare.0);
@@ -148,8 +166,8 @@ impl Frames {
     fn make_room(&mut self, size: usize) {
         for class in (0..CLASSES).rev() {
             while self.owned + size > self.budget {
-                let Some(buffer) = self.free[class].pop() else { break };
-                self.owned -= buffer.len();
+                let Some(frame) = self.free[class].pop() else { break };
+                self.owned -= frame.size();
             }
         }
     }
@@ -169,28 +187,30 @@ impl Store for Frames {
     fn receive(&mut self, source: &mut dyn Source) -> io::Result<Landed<Frame>> {
         let Some((hdr, len)) = source.recv(&mut self.landing)? else { return Ok(Landed::Nothing) };
         let len = len.min(self.landing.len());
-        let Some(mut buffer) = self.take(len) else { return Ok(Landed::NoRoom) };
-        if buffer.len() == self.landing.len() {
-            std::mem::swap(&mut buffer, &mut self.landing);
+        let Some(mut frame) = self.take(len) else { return Ok(Landed::NoRoom) };
+        let held = &mut *frame.0;
+        if held.buffer.len() == self.landing.len() {
+            std::mem::swap(&mut held.buffer, &mut self.landing);
         } else {
-            buffer[..len].copy_from_slice(&self.landing[..len]);
+            held.buffer[..len].copy_from_slice(&self.landing[..len]);
         }
-        Ok(Landed::Frame(Frame { beside: Beside::of(hdr), buffer, len }))
+        (held.beside, held.len) = (Beside::of(hdr), len);
+        Ok(Landed::Frame(frame))
     }
 
     fn build_from(&mut self, other: &Frame, room: usize, write: Write<'_>) -> Option<Frame> {
-        let mut buffer = self.take(room)?;
-        match write(other.bytes(), &mut buffer) {
-            Some(len) => Some(Frame { beside: Beside::default(), len: len.min(buffer.len()), buffer }),
-            None => {
-                self.free[class(buffer.len())].push(buffer);
-                None
-            }
-        }
+        let mut frame = self.take(room)?;
+        let held = &mut *frame.0;
+        let Some(len) = write(other.bytes(), &mut held.buffer) else {
+            self.give(frame);
+            return None;
+        };
+        (held.beside, held.len) = (Beside::default(), len.min(held.buffer.len()));
+        Some(frame)
     }
 
     fn give(&mut self, frame: Frame) {
-        self.free[class(frame.buffer.len())].push(frame.buffer);
+        self.free[class(frame.size())].push(frame);
     }
 
     fn absorb(&mut self, other: Self) {
@@ -208,23 +228,25 @@ impl Store for Frames {
     }
 
     fn beside<'a>(&'a self, frame: &'a Frame) -> &'a Beside {
-        &frame.beside
+        frame.beside()
     }
 
     fn beside_mut<'a>(&'a mut self, frame: &'a mut Frame) -> &'a mut Beside {
-        &mut frame.beside
+        frame.beside_mut()
     }
 
     fn insert(&mut self, frame: &mut Frame, at: usize, bytes: &[u8]) -> bool {
-        let room = frame.buffer.len().min(MAX_FRAME);
-        let Some(len) = insert(&mut frame.buffer[..room], frame.len, at, bytes) else { return false };
-        frame.len = len;
+        let room = frame.size().min(MAX_FRAME);
+        let Held { buffer, len, .. } = &mut *frame.0;
+        let Some(now) = insert(&mut buffer[..room], *len, at, bytes) else { return false };
+        *len = now;
         true
     }
 
-    fn remove(&mut self, frame: &mut Frame, at: usize, len: usize) -> bool {
-        let Some(len) = remove(&mut frame.buffer, frame.len, at, len) else { return false };
-        frame.len = len;
+    fn remove(&mut self, frame: &mut Frame, at: usize, count: usize) -> bool {
+        let Held { buffer, len, .. } = &mut *frame.0;
+        let Some(now) = remove(buffer, *len, at, count) else { return false };
+        *len = now;
         true
     }
 }
@@ -319,7 +341,7 @@ mod tests {
         // A store at its budget takes neither a spare buffer nor a frame.
         let mut full = Frames::new(0);
         let used = kept(&mut full, MAX_FRAME, 1);
-        full.take_spare(Spare(vec![0; 1024].into()));
+        full.take_spare(Spare(Frame::empty(1024)));
         let frame = kept(&mut from, 1000, 9);
         from.let_go(&frame);
         assert_eq!(full.adopt(frame).err(), Some(NoRoom));

@@ -51,14 +51,28 @@ impl Classifier {
     /// For a super-frame whose headers and vnet header do not describe one: it cannot be cut, and
     /// its size on the wire is unknown.
     pub fn read(&mut self, hdr: &VnetHdr, frame: &[u8]) -> Result<(Meta, Headers), SegmentError> {
+        let (mut meta, mut headers) = (Meta::new(0), Headers::EMPTY);
+        self.read_to(hdr, frame, &mut meta, &mut headers)?;
+        Ok((meta, headers))
+    }
+
+    /// Reads a frame as `read` does, and writes where the caller says.
+    #[inline]
+    pub(crate) fn read_to(
+        &mut self,
+        hdr: &VnetHdr,
+        frame: &[u8],
+        meta: &mut Meta,
+        headers: &mut Headers,
+    ) -> Result<(), SegmentError> {
         let shape = Shape::of(hdr, frame)?;
-        let headers = Headers::parse_ethernet(frame);
+        headers.read_ethernet(frame);
         self.read += 1;
         let len = u32::try_from(frame.len()).map_err(|_| SegmentError::Size)?;
         let header_len = u16::try_from(shape.header_len).map_err(|_| SegmentError::Size)?;
-        let mut meta = Meta::of(&headers, len, &self.hasher)
-            .gso(header_len, if hdr.is_gso() { hdr.gso_size } else { 0 });
+        *meta =
+            Meta::of(headers, len, &self.hasher).gso(header_len, if hdr.is_gso() { hdr.gso_size } else { 0 });
         meta.tcp_control &= self.prio_synack;
-        Ok((meta, headers))
+        Ok(())
     }
 }

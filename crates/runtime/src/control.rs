@@ -90,8 +90,8 @@ impl<D: Backend> Control<'_, D> {
         let chooser = port.chooser_mut();
         if chooser.stats().reshaped != before {
             let gated = exit.gate.iter_mut().flat_map(|gate| gate.waiting_mut());
-            for arrival in gated.chain(held.iter_mut()).filter(|arrival| arrival.queue_chosen) {
-                chooser.choose_again(&mut arrival.meta);
+            for arrival in gated.chain(held.iter_mut()).filter(|arrival| arrival.facts.queue_chosen) {
+                chooser.choose_again(&mut arrival.facts.meta);
             }
         }
         fit_scheduler(self.drain);

@@ -10,16 +10,24 @@ use txweir_core::path::port::Choice;
 use txweir_core::path::select::{Sender, Xps};
 use txweir_device::{Backend, Frame, Frames, NoRoom, Spare};
 
-use crate::arrival::Arrival;
+use crate::arrival::{Arrival, Facts};
 use crate::direction::Direction;
 use crate::drain::Drain;
 use crate::stats::Crossed;
+
+/// The memory of a frame that has crossed, on its way back to the direction that let the frame go:
+/// a buffer of the same size, and room for the facts about a frame.
+#[derive(Debug)]
+pub struct Returned {
+    buffer: Spare,
+    facts: Option<Box<Facts>>,
+}
 
 impl<F> Arrival<F> {
     /// Returns the transmit queue that was chosen for the frame.
     #[must_use]
     pub fn queue(&self) -> Option<u16> {
-        self.queue_chosen.then_some(self.meta.queue)
+        self.facts.queue_chosen.then_some(self.facts.meta.queue)
     }
 }
 
@@ -46,12 +54,12 @@ impl<D: Backend> Direction<D> {
 
     /// Chooses the transmit queue of a frame, if filters have not chosen it, and returns it.
     pub fn choose(&mut self, now: Instant, arrival: &mut Arrival<D::Frame>) -> u16 {
-        if !arrival.queue_chosen {
+        if !arrival.facts.queue_chosen {
             let by = self.drain.sender;
-            self.drain.port.chooser_mut().choose_for(&mut arrival.meta, Choice::By(&by, None), now);
-            arrival.queue_chosen = true;
+            self.drain.port.chooser_mut().choose_for(&mut arrival.facts.meta, Choice::By(&by, None), now);
+            arrival.facts.queue_chosen = true;
         }
-        arrival.meta.queue
+        arrival.facts.meta.queue
     }
 
     /// Returns the counts of frames that crossed from one worker to another.
@@ -73,17 +81,21 @@ impl<D: Backend<Frame = Frame, Store = Frames>> Direction<D> {
         self.drain.crossed.to_others -= 1;
         self.drain.crossed.refused += 1;
         self.drain.exit.store().take_over(arrival.frame);
+        self.drain.put_by(arrival.facts);
     }
 
     /// Takes over a frame that another worker's direction has let go, to be admitted; `None` if
-    /// the store has no room for it, which is counted. Also returns a buffer that goes back to the
-    /// other direction, if there is one to spare.
-    pub fn take_over(&mut self, arrival: Arrival<Frame>) -> (Option<Arrival<Frame>>, Option<Spare>) {
-        let Drain { exit, crossed, .. } = &mut self.drain;
+    /// the store has no room for it, which is counted. Also returns what goes back to the other
+    /// direction, if there is a buffer to spare.
+    pub fn take_over(&mut self, arrival: Arrival<Frame>) -> (Option<Arrival<Frame>>, Option<Returned>) {
+        let Drain { exit, crossed, unused, .. } = &mut self.drain;
         crossed.from_others += 1;
-        let Arrival { frame, meta, headers, route, queue_chosen, at } = arrival;
+        let Arrival { frame, facts } = arrival;
         match exit.store().adopt(frame) {
-            Ok((frame, spare)) => (Some(Arrival { frame, meta, headers, route, queue_chosen, at }), spare),
+            Ok((frame, spare)) => {
+                let back = spare.map(|buffer| Returned { buffer, facts: unused.pop() });
+                (Some(Arrival { frame, facts }), back)
+            }
             Err(NoRoom) => {
                 crossed.refused += 1;
                 (None, None)
@@ -91,8 +103,11 @@ impl<D: Backend<Frame = Frame, Store = Frames>> Direction<D> {
         }
     }
 
-    /// Takes a buffer that came back.
-    pub fn take_spare(&mut self, spare: Spare) {
-        self.drain.exit.store().take_spare(spare);
+    /// Takes the memory that came back.
+    pub fn take_back(&mut self, back: Returned) {
+        self.drain.exit.store().take_spare(back.buffer);
+        if let Some(facts) = back.facts {
+            self.drain.put_by(facts);
+        }
     }
 }

@@ -32,7 +32,7 @@ use txweir_core::turns::{Gate, Quota};
 use txweir_core::{ConfigError, Env, ErrorKind, Instant, PathConfig, Role, TxPath};
 use txweir_device::{Backend, Landed, Source, Store};
 
-use crate::arrival::Arrival;
+use crate::arrival::{Arrival, Facts};
 use crate::classify::Classifier;
 use crate::control::{Control, fit_scheduler};
 use crate::delays::Delays;
@@ -133,6 +133,7 @@ impl<D: Backend> Direction<D> {
     ///
     /// # Errors
     /// The source is gone.
+    #[inline]
     pub fn receive(&mut self, source: &mut dyn Source) -> io::Result<Received<D::Frame>> {
         Ok(match self.drain.exit.store().receive(source)? {
             Landed::Nothing => Received::Nothing,
@@ -145,18 +146,22 @@ impl<D: Backend> Direction<D> {
     }
 
     /// Like [`receive`](Self::receive), for a frame that is in the device's store already.
+    #[inline]
     pub fn take_in(&mut self, frame: D::Frame) -> Received<D::Frame> {
-        let Drain { exit, stats, .. } = &mut self.drain;
+        let Drain { exit, stats, unused, .. } = &mut self.drain;
         let store = exit.store();
-        let Ok((meta, headers)) = self.classifier.read(&store.beside(&frame).hdr, store.bytes(&frame)) else {
+        let mut facts = unused.pop().unwrap_or_default();
+        let Facts { meta, headers, .. } = &mut *facts;
+        if self.classifier.read_to(&store.beside(&frame).hdr, store.bytes(&frame), meta, headers).is_err() {
             stats.malformed += 1;
             store.give(frame);
+            self.drain.put_by(facts);
             return Received::LeftOut;
-        };
+        }
         stats.received += 1;
         stats.received_bytes += u64::from(meta.wire_len);
-        let (route, at) = (Route::default(), self.looked);
-        Received::Frame(Arrival { frame, meta, headers, route, queue_chosen: false, at })
+        (facts.route, facts.queue_chosen, facts.at) = (Route::default(), false, self.looked);
+        Received::Frame(Arrival { frame, facts })
     }
 
     /// Runs the filters on a frame that is to be admitted, and chooses its queue. The filters may
@@ -169,7 +174,8 @@ impl<D: Backend> Direction<D> {
         entry: &mut Entry<'_>,
     ) -> Option<Arrival<D::Frame>> {
         let Drain { port, exit, stats, sender, .. } = &mut self.drain;
-        let Arrival { frame, meta, headers, route, queue_chosen, .. } = &mut arrival;
+        let Arrival { frame, facts } = &mut arrival;
+        let Facts { meta, headers, route, queue_chosen, .. } = &mut **facts;
         let mut frame = InStore { store: exit.store(), frame };
         let mut packet = Packet::new(&mut frame, meta, *headers);
         (packet.depth, packet.marks) = (depth, self.classifier.prio_synack());
@@ -183,10 +189,12 @@ impl<D: Backend> Direction<D> {
             Passed::Dropped => {
                 stats.filtered += 1;
                 exit.discard(arrival.frame);
+                self.drain.put_by(arrival.facts);
             }
             Passed::Stolen => {
                 stats.taken += 1;
                 exit.store().give(arrival.frame);
+                self.drain.put_by(arrival.facts);
             }
         }
         None

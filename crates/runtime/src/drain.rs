@@ -13,7 +13,7 @@ use txweir_core::turns::Load;
 use txweir_core::{Admitted, Detail, Instant, Meta, Nanos, TxPath, Wake};
 use txweir_device::{Backend, Store};
 
-use crate::arrival::Arrival;
+use crate::arrival::{Arrival, Facts};
 use crate::cut::cut;
 use crate::line::Exit;
 use crate::stats::{Crossed, DirectionStats};
@@ -23,6 +23,9 @@ use crate::timers::Timers;
 /// wire of a million packets per second does not cause a million wake-ups: a fifth of the default
 /// completion interval.
 const COALESCE: Nanos = Nanos::from_micros(50);
+
+/// Most facts of frames that are gone whose memory is kept: 51 kB of them.
+const UNUSED_MAX: usize = 256;
 
 /// The paths of a direction, and the line into which they send.
 #[derive(Debug)]
@@ -38,6 +41,9 @@ pub struct Drain<D: Backend> {
     /// Frames that crossed from one worker to another.
     pub crossed: Crossed,
     timers: Timers,
+    /// Facts of frames that are gone, for those of frames to come.
+    #[allow(clippy::vec_box, reason = "they go with the frames, and are not moved")]
+    pub unused: Vec<Box<Facts>>,
     hasher: FlowHasher,
 }
 
@@ -47,38 +53,49 @@ impl<D: Backend> Drain<D> {
         let (stats, timers) = (DirectionStats::default(), Timers::default());
         let (sender, crossed) = (Sender::default(), Crossed::default());
         let (held, hasher) = (VecDeque::new(), FlowHasher::new(seed));
-        Self { port, exit, stats, held, sender, crossed, timers, hasher }
+        let unused = Vec::new();
+        Self { unused, port, exit, stats, held, sender, crossed, timers, hasher }
     }
 
     /// Puts a frame into its path. Returns the queue, and true if it has passed the qdiscs
     /// directly.
     pub fn enter(&mut self, now: Instant, arrival: Arrival<D::Frame>) -> (u16, bool) {
-        let Arrival { mut frame, mut meta, headers, route, queue_chosen, at } = arrival;
+        let Arrival { mut frame, mut facts } = arrival;
+        let Facts { meta, headers, route, queue_chosen, at } = &mut *facts;
         let stamps = self.exit.stamps(now);
-        stamps.enters(at);
+        stamps.enters(*at);
         // A packet that passes the qdiscs directly leaves at this time as well.
         meta.enqueued = now;
-        if !queue_chosen {
-            self.port.chooser_mut().choose_for(&mut meta, Choice::By(&self.sender, None), now);
+        if !*queue_chosen {
+            self.port.chooser_mut().choose_for(meta, Choice::By(&self.sender, None), now);
         }
         let store = self.exit.store();
         store.beside_mut(&mut frame).network = headers.network_header();
         let wants = self.port.path(meta.queue).is_some_and(TxPath::wants_detail);
         let detail =
-            wants.then(|| Detail { route, ..Detail::of(&headers, store.bytes(&frame), &self.hasher) });
+            wants.then(|| Detail { route: *route, ..Detail::of(headers, store.bytes(&frame), &self.hasher) });
         let (queue, sent) =
             self.port.send_with(now, frame, meta, detail.as_ref(), Choice::Made, &mut self.exit);
         let passed = matches!(sent, Admitted::Sent);
         match sent {
             Admitted::Sent | Admitted::Queued | Admitted::Dropped(_) => {}
-            Admitted::Cut(frame, _) => self.cut(now, frame, &meta, detail.map(Detail::piece)),
+            Admitted::Cut(frame, _) => self.cut(now, frame, meta, detail.map(Detail::piece)),
             // The path of a forwarder never answers this.
             Admitted::Full(frame) => {
-                self.exit.left(&meta);
+                self.exit.left(meta);
                 self.exit.discard(frame);
             }
         }
+        self.put_by(facts);
         (queue, passed)
+    }
+
+    /// Keeps the memory of the facts of a frame that is gone, for a frame that comes later.
+    #[inline]
+    pub fn put_by(&mut self, facts: Box<Facts>) {
+        if self.unused.len() < UNUSED_MAX {
+            self.unused.push(facts);
+        }
     }
 
     /// Rings the doorbell of a queue behind a frame that has passed its qdiscs directly: they are
@@ -96,12 +113,12 @@ impl<D: Backend> Drain<D> {
         // submits.
         let mut frames = std::mem::take(exit.store());
         exit.left(meta);
-        cut(&mut frames, stats, whole, meta, &mut |frames: &mut D::Store, piece, m| {
+        cut(&mut frames, stats, whole, meta, &mut |frames: &mut D::Store, piece, mut m| {
             std::mem::swap(frames, exit.store());
             if let Some(gate) = &mut exit.gate {
                 gate.joined(m.hash, Load::of(&m));
             }
-            match port.send_with(now, piece, m, detail.as_ref(), Choice::Made, exit).1 {
+            match port.send_with(now, piece, &mut m, detail.as_ref(), Choice::Made, exit).1 {
                 Admitted::Sent | Admitted::Queued | Admitted::Dropped(_) => {}
                 Admitted::Cut(piece, _) | Admitted::Full(piece) => {
                     exit.left(&m);

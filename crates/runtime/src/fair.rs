@@ -50,17 +50,18 @@ impl<D: Backend> Drain<D> {
         if self.exit.gate.is_none() {
             return Some(arrival);
         }
-        if !arrival.queue_chosen {
-            self.port.chooser_mut().choose_for(&mut arrival.meta, Choice::By(&self.sender, None), now);
-            arrival.queue_chosen = true;
+        if !arrival.facts.queue_chosen {
+            self.port.chooser_mut().choose_for(&mut arrival.facts.meta, Choice::By(&self.sender, None), now);
+            arrival.facts.queue_chosen = true;
         }
         let room = has_room(&self.port, &arrival);
         let gate = self.exit.gate.as_mut()?;
-        match gate.offer(arrival.meta.hash, Load::of(&arrival.meta), room, arrival) {
+        match gate.offer(arrival.facts.meta.hash, Load::of(&arrival.facts.meta), room, arrival) {
             Offered::Pass(arrival) => Some(arrival),
             Offered::Held => None,
             Offered::Instead(other) => {
                 self.exit.discard(other.frame);
+                self.put_by(other.facts);
                 None
             }
         }
@@ -69,9 +70,9 @@ impl<D: Backend> Drain<D> {
     /// Takes a frame of a sender that can wait, or holds it, behind those that are held already,
     /// until there is room. Returns true if the frame is held.
     pub fn enter_or_hold(&mut self, now: Instant, mut arrival: Arrival<D::Frame>) -> bool {
-        if !arrival.queue_chosen {
-            self.port.chooser_mut().choose_for(&mut arrival.meta, Choice::By(&self.sender, None), now);
-            arrival.queue_chosen = true;
+        if !arrival.facts.queue_chosen {
+            self.port.chooser_mut().choose_for(&mut arrival.facts.meta, Choice::By(&self.sender, None), now);
+            arrival.facts.queue_chosen = true;
         }
         let holds = !self.held.is_empty() || !self.has_place(&arrival);
         match holds {
@@ -100,7 +101,6 @@ impl<D: Backend> Drain<D> {
 
     /// Takes a frame into the gate, or into the qdiscs and on towards the device.
     pub fn take(&mut self, now: Instant, arrival: Arrival<D::Frame>) {
-        // An arrival has some 200 bytes: without a gate it is moved once.
         let (queue, passed) = if self.exit.gate.is_none() {
             self.enter(now, arrival)
         } else {
@@ -157,8 +157,8 @@ impl<D: Backend> Drain<D> {
 /// True if the qdiscs would take the frame without dropping a packet for it, or if they are empty:
 /// then there is no departure to wait for.
 fn has_room<F>(port: &TxPort<F>, arrival: &Arrival<F>) -> bool {
-    let asked = Candidate { meta: &arrival.meta, route: Some(&arrival.route) };
-    port.path(arrival.meta.queue).is_none_or(|path| {
+    let asked = Candidate { meta: &arrival.facts.meta, route: Some(&arrival.facts.route) };
+    port.path(arrival.facts.meta.queue).is_none_or(|path| {
         let full = matches!(path.tree().root().would_accept(&asked), Verdict::Full | Verdict::FlowFull);
         !full || path.backlog().packets == 0
     })

@@ -33,6 +33,7 @@ mod wire;
 pub use arrival::Arrival;
 pub use classify::Classifier;
 pub use control::Control;
+pub use crossing::Returned;
 pub use delays::Delays;
 pub use direction::{Direction, DirectionConfig, Received};
 pub use ledger::Ledger;

@@ -252,8 +252,15 @@ impl Headers {
     /// ```
     pub fn parse_ethernet(frame: &[u8]) -> Self {
         let mut h = Self::EMPTY;
-        h.end = h.ethernet(frame);
+        h.read_ethernet(frame);
         h
+    }
+
+    /// Reads an Ethernet frame as [`parse_ethernet`](Self::parse_ethernet) does, in the place of
+    /// other headers.
+    pub fn read_ethernet(&mut self, frame: &[u8]) {
+        *self = Self::EMPTY;
+        self.end = self.ethernet(frame);
     }
 
     /// Reads a packet that starts with its IP header: TUN, and smoltcp's IP medium.

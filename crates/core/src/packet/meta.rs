@@ -165,6 +165,7 @@ impl Meta {
     /// assert_eq!((meta.priority, meta.ds, meta.protocol), (6, 0x10, 0x0800));
     /// ```
     #[must_use]
+    #[inline]
     pub fn of(headers: &Headers, len: u32, hasher: &FlowHasher) -> Self {
         let mut meta = Self::new(len)
             .hash(hasher.five_tuple(headers))

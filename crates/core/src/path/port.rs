@@ -211,24 +211,25 @@ impl<F> Port<F> {
         &mut self,
         now: Instant,
         frame: F,
-        m: Meta,
+        mut m: Meta,
         choice: Choice<'_>,
         dev: &mut D,
     ) -> (u16, Admitted<F>)
     where
         D: Queues<Frame = F>,
     {
-        self.send_with(now, frame, m, None, choice, dev)
+        self.send_with(now, frame, &mut m, None, choice, dev)
     }
 
     /// As `send`, with facts about the packet beside its metadata: only where its path wants them
-    /// (`TxPath::wants_detail`).
+    /// (`TxPath::wants_detail`). The metadata stays where it is until the packet is queued, and
+    /// gets the queue and the note of the choice.
     #[inline(always)]
     pub fn send_with<D>(
         &mut self,
         now: Instant,
         frame: F,
-        mut m: Meta,
+        m: &mut Meta,
         detail: Option<&Detail>,
         choice: Choice<'_>,
         dev: &mut D,
@@ -236,19 +237,19 @@ impl<F> Port<F> {
     where
         D: Queues<Frame = F>,
     {
-        let (queue, note) = self.chooser.choose_noted(&m, choice, now);
+        let (queue, note) = self.chooser.choose_noted(m, choice, now);
         (m.queue, m.note) = (queue, note);
         (queue, self.submit(now, frame, m, detail, dev))
     }
 
     /// Hands a packet over to the path of the queue that [`Chooser::choose_for`] has noted
-    /// in its metadata: see `TxPath::submit_with`. Then `drain` that queue.
+    /// in its metadata: see `TxPath::submit_from`. Then `drain` that queue.
     #[inline(always)]
     pub fn submit<D>(
         &mut self,
         now: Instant,
         frame: F,
-        m: Meta,
+        m: &Meta,
         detail: Option<&Detail>,
         dev: &mut D,
     ) -> Admitted<F>
@@ -262,9 +263,14 @@ impl<F> Port<F> {
         let at = self.lanes.of(queue);
         let Some(path) = self.lanes.paths.get_mut(at) else { return Admitted::Full(frame) };
         let before = path.stats().tx_packets;
-        let done = path.submit_with(now, frame, m, detail, &mut One::of(dev, queue));
+        let done = path.submit_from(now, frame, m, detail, &mut One::of(dev, queue));
         self.flight.packets[at] += path.stats().tx_packets - before;
-        done
+        // The usual fates are named: a copy of the whole waits for its tag, which was just written.
+        match done {
+            Admitted::Sent => Admitted::Sent,
+            Admitted::Queued => Admitted::Queued,
+            rest => rest,
+        }
     }
 
     /// Submits to the one path that feeds all queues.
@@ -274,7 +280,7 @@ impl<F> Port<F> {
         now: Instant,
         queue: u16,
         frame: F,
-        m: Meta,
+        m: &Meta,
         detail: Option<&Detail>,
         dev: &mut D,
     ) -> Admitted<F>
@@ -285,7 +291,7 @@ impl<F> Port<F> {
         let Some(path) = self.lanes.paths.first_mut() else { return Admitted::Full(frame) };
         // A packet that goes at once needs room only in its own queue.
         let room = Room::In(queue);
-        path.submit_with(now, frame, m, detail, &mut All { dev, queues, in_flight, room })
+        path.submit_from(now, frame, m, detail, &mut All { dev, queues, in_flight, room })
     }
 
     /// Moves packets of a queue's path to the device: see `TxPath::drain`. Where one path feeds all

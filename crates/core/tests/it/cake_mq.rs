@@ -383,7 +383,7 @@ fn the_rate_is_split_among_all_queues_after_a_change_of_their_number() {
     for n in 0..40u32 {
         let mut m = Meta::new(1000).hash(n);
         m.queue = [0, 3][n as usize % 2];
-        let _ = port.submit(Instant(MS), n, m, None, &mut dev);
+        let _ = port.submit(Instant(MS), n, &m, None, &mut dev);
     }
     for ms in 1..20 {
         for queue in [0, 3] {

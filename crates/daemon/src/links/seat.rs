@@ -21,9 +21,9 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use txweir_core::Instant;
-use txweir_device::{Frame, Spare};
+use txweir_device::Frame;
 use txweir_handoff::{Mailbox, Post, Wakeup};
-use txweir_runtime::Arrival;
+use txweir_runtime::{Arrival, Returned};
 
 use super::Links;
 use super::pass::{Past, admit};
@@ -37,12 +37,11 @@ const CLAIMS: u32 = 256;
 
 /// An item of a worker's mailbox.
 #[derive(Debug)]
-#[allow(clippy::large_enum_variant, reason = "nearly every item is a frame, and none is allocated")]
 pub(crate) enum Mail {
     /// A frame for a way of the reader.
     Frame(Sent),
-    /// A buffer that goes back to the store of the link at this index.
-    Spare(usize, Spare),
+    /// The memory of a frame that goes back to the link at this index.
+    Back(usize, Returned),
     /// The number of further frames of senders that wait which may be on the way to the link at
     /// this index.
     Room(usize, u32),
@@ -97,7 +96,7 @@ impl Seat {
         match self.posts[owner].put(Mail::Frame(sent)) {
             Ok(()) => self.news[owner] = true,
             Err(Mail::Frame(sent)) => return Some(sent),
-            Err(Mail::Spare(..) | Mail::Room(..)) => {}
+            Err(Mail::Back(..) | Mail::Room(..)) => {}
         }
         None
     }
@@ -175,7 +174,7 @@ impl Links {
             let Some(seat) = &mut self.seat else { return false };
             match seat.mailbox.take() {
                 None => return false,
-                Some(Mail::Spare(at, spare)) => self.all[at].way.take_spare(spare),
+                Some(Mail::Back(at, back)) => self.all[at].way.take_back(back),
                 Some(Mail::Room(at, frames)) => {
                     let under_way = &mut self.all[at].copies.under_way;
                     *under_way = under_way.saturating_sub(frames);
@@ -191,11 +190,11 @@ impl Links {
         if past.waits {
             self.all[to].copies.claims.push_back(by);
         }
-        let (arrival, spare) = self.all[to].way.take_over(arrival);
-        if let Some((seat, spare)) = self.seat.as_ref().zip(spare) {
+        let (arrival, back) = self.all[to].way.take_over(arrival);
+        if let Some((seat, back)) = self.seat.as_ref().zip(back) {
             // It is taken at the reader's next turn; a full mailbox has frames in it, which bring
             // buffers of their own, and this one is freed.
-            let _ = seat.posts[by].put(Mail::Spare(to, spare));
+            let _ = seat.posts[by].put(Mail::Back(to, back));
         }
         match arrival {
             None => {}

@@ -211,7 +211,7 @@ impl Transmit {
             let detail = detail_of(&frame, port.env().seed);
             Detail { route: asked.map(|asked| asked.route).unwrap_or_default(), ..detail }
         });
-        port.submit(now, frame, m, known.as_ref(), device)
+        port.submit(now, frame, &m, known.as_ref(), device)
     }
 
     /// Asks the ingress hook about a frame that has come in; false if it goes no further.

@@ -310,13 +310,13 @@ impl<'a> Player<'a> {
         let wanted = lane.port.path(queue).is_some_and(TxPath::wants_detail);
         let detail = wanted.then(|| Detail { route, ..packet::detail(&bytes, &self.hasher) });
         let (now, frame) = (lane.now, (number, meta.len));
-        match lane.port.submit(now, frame, meta, detail.as_ref(), &mut lane.device) {
+        match lane.port.submit(now, frame, &meta, detail.as_ref(), &mut lane.device) {
             Admitted::Cut(frame, _) => {
                 for piece in packet::pieces(&meta) {
                     let frame = (frame.0, piece.len);
                     // A piece is sent, queued or dropped; the departures show drops.
                     let detail = detail.map(Detail::piece);
-                    let _ = lane.port.submit(now, frame, piece, detail.as_ref(), &mut lane.device);
+                    let _ = lane.port.submit(now, frame, &piece, detail.as_ref(), &mut lane.device);
                 }
             }
             // The departures show drops, and a forwarder is never told to wait.

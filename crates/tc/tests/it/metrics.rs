@@ -88,7 +88,7 @@ fn a_root_that_stands_for_queues_has_their_sums() {
     for queue in [0, 1, 1] {
         let mut m = Meta::new(100);
         m.queue = queue;
-        let _ = port.submit(Instant::ZERO, 7, m, None, &mut dev);
+        let _ = port.submit(Instant::ZERO, 7, &m, None, &mut dev);
     }
     let n = |at: &str| counter(port.trees(), at.parse().unwrap(), "qlen");
     assert_eq!([n("1:"), n("1:1"), n("1:2"), n("1:3"), n("1:4")], [Some(3), Some(1), Some(2), Some(0), None]);
