@@ -15,8 +15,13 @@ use crate::packet::pool::Pool;
 pub(crate) const AHEAD: u32 = COUNT as u32;
 /// Number of scouts, a power of two.
 const COUNT: usize = 4;
-/// Cache lines from which on scouts are worth their time: fewer stay in the caches.
-const LINES: usize = (8 << 20) / 64;
+/// Cache lines from which on scouts are worth their time: fewer stay in the caches, beside the
+/// frames' bytes.
+const LINES: usize = (4 << 20) / 64;
+/// Cache lines of packets from which on the ways through a member's own classes are too.
+const DEEP_LINES: usize = (8 << 20) / 64;
+/// Packets that leave before scouts look again whether their ways are worth their time.
+const PAUSE: u8 = u8::MAX;
 /// Cache lines of a packet and its frame, and of a class and its qdisc, about.
 const PACKET_LINES: usize = 2;
 const CLASS_LINES: usize = 8;
@@ -60,6 +65,8 @@ pub(crate) struct Scouts {
     /// The scout that has taken the last step alone, and the one that was sent last.
     next: u8,
     sent: u8,
+    /// The packets until they go on, where their ways are too long to be worth their time.
+    pause: u8,
     /// The member of the last packet.
     served: u32,
 }
@@ -67,7 +74,7 @@ pub(crate) struct Scouts {
 impl Default for Scouts {
     fn default() -> Self {
         let scout = Scout { step: Step::Rest, member: 0, queue: 0 };
-        Self { scouts: [scout; COUNT], next: 0, sent: 0, served: u32::MAX }
+        Self { scouts: [scout; COUNT], next: 0, sent: 0, pause: 0, served: u32::MAX }
     }
 }
 
@@ -90,9 +97,13 @@ impl Scouts {
         way: impl Fn(u32, u8, u8, &mut Pool) -> Way,
         pool: &mut Pool,
     ) {
+        if self.pause > 0 {
+            self.pause -= 1;
+            return;
+        }
         if self.served == member {
             self.next = (self.next + 1) % COUNT as u8;
-            return self.scouts[usize::from(self.next)].go_on(&way, pool);
+            return self.scouts[usize::from(self.next)].go_on(&way, pool, &mut self.pause);
         }
         // A turn begins: one scout is sent, and all take a step.
         self.served = member;
@@ -103,16 +114,21 @@ impl Scouts {
             (first.step, first.member) = (Step::Way(0), member);
         }
         // Bound: COUNT.
-        self.scouts.iter_mut().for_each(|scout| scout.go_on(&way, pool));
+        self.scouts.iter_mut().for_each(|scout| scout.go_on(&way, pool, &mut self.pause));
     }
 }
 
 impl Scout {
     /// Takes a step.
     #[inline]
-    fn go_on(&mut self, way: &impl Fn(u32, u8, u8, &mut Pool) -> Way, pool: &mut Pool) {
+    fn go_on(&mut self, way: &impl Fn(u32, u8, u8, &mut Pool) -> Way, pool: &mut Pool, pause: &mut u8) {
         self.step = match self.step {
             Step::Way(step) => match way(self.member, step, self.queue, pool) {
+                // The member's qdisc has classes of its own.
+                Way::More if step >= SHARED && PACKET_LINES * pool.live() < DEEP_LINES => {
+                    *pause = PAUSE;
+                    Step::Rest
+                }
                 Way::More => Step::Way(step.saturating_add(1)),
                 Way::Packet(slot) => Step::Behind(slot),
                 Way::End => Step::Rest,
@@ -210,6 +226,29 @@ mod tests {
         }
         assert_eq!(asked, [0, 3, 1, 4, 2, 5]);
         assert!(matches!(scouts.scouts[1].step, Step::Rest));
+    }
+
+    /// Where few packets wait, scouts follow no way through classes of a member, and look again
+    /// after a pause.
+    #[test]
+    fn long_ways_are_not_followed_where_few_packets_wait() {
+        let steps = core::cell::Cell::new(0);
+        let way = |_, step, _, _: &mut Pool| {
+            steps.set(steps.get() + 1);
+            assert!(step <= SHARED);
+            Way::More
+        };
+        let (mut scouts, Members(_, mut pool)) = (Scouts::default(), Members::new(3, 2));
+        let mut begins = Vec::new();
+        for n in 0..2048_u32 {
+            let before = steps.get();
+            scouts.go_on(n % 2, || Some(n), way, &mut pool);
+            if before < steps.get() {
+                begins.push(n);
+            }
+        }
+        assert_eq!(begins[..4], [0, 1, 2, 259]);
+        assert!(begins.len() < 30 && steps.get() < 100, "{} steps", steps.get());
     }
 
     /// A packet that has left leads a scout along the free slots, to their end.
