@@ -12,13 +12,15 @@ const TABLE: &str = "spec/instructions.txt";
 /// jobs of owners are only timed too: valgrind has no membarrier(2). The jobs beside other programs
 /// (`pipes-*`, `list-*`, `meter-1k`) have no counts of their own: `htb-1k`, `ets`, `drr-1k` and
 /// `handoff-listed` run the same code.
-const JOBS: [&str; 36] = [
+const JOBS: [&str; 38] = [
     "fifo-direct",
     "fifo-direct-nobql",
     "fifo-queued",
     "handoff-direct",
     "handoff-burst",
     "handoff-listed",
+    "handoff-prio",
+    "handoff-prio-32",
     "prio-3",
     "prio-16",
     "cake",

@@ -43,9 +43,26 @@ pub const JOBS: &[Job] = &[
         name: "handoff-direct",
         about: "a queue that threads share, idle, no byte limit: direct dispatch",
         peer: false,
-        make: handed::direct,
+        make: || handed::each(handed::DIRECT),
     },
-    Job { name: "handoff-burst", about: "the same, a burst in one turn", peer: false, make: handed::bursts },
+    Job {
+        name: "handoff-burst",
+        about: "the same, a burst in one turn",
+        peer: false,
+        make: || handed::bursts(handed::DIRECT),
+    },
+    Job {
+        name: "handoff-prio",
+        about: "the same queue with prio, which no packet passes by: a turn for each",
+        peer: false,
+        make: || handed::each(handed::SCHEDULER),
+    },
+    Job {
+        name: "handoff-prio-32",
+        about: "the same, a burst in one turn",
+        peer: false,
+        make: || handed::bursts(handed::SCHEDULER),
+    },
     Job {
         name: "handoff-owner",
         about: "the same, one at a time by its owner",

@@ -11,6 +11,11 @@ use txweir_handoff::{Drain, Owner, Queue, QueueConfig, Rest, Wakeup};
 use super::path::{BURST, Run};
 use crate::nullring::NullRing;
 
+/// A kind that packets pass by while it is empty.
+pub(super) const DIRECT: &str = "pfifo_fast";
+/// A kind that no packet passes by.
+pub(super) const SCHEDULER: &str = "prio";
+
 /// Returns the monotonic time of the standard library: rustix's call crashes under valgrind, which
 /// counts these jobs.
 fn time() -> Instant {
@@ -18,9 +23,10 @@ fn time() -> Instant {
     Instant::ZERO + Nanos(START.elapsed().as_nanos() as u64) // 584 years
 }
 
-fn queue(drain: Drain) -> Arc<Queue<NullRing<u64>>> {
+fn queue(kind: &str, drain: Drain) -> Arc<Queue<NullRing<u64>>> {
     let config = PathConfig { pool: 1024, bql: None, ..PathConfig::default() };
-    let path = match TxPath::new(config) {
+    let path = TxPath::new(config).map_err(|e| e.to_string());
+    let path = match path.and_then(|path| path.with_qdisc(kind, &[]).map_err(|e| e.to_string())) {
         Ok(path) => path,
         Err(e) => unreachable!("a benchmark's own options are right: {e}"),
     };
@@ -37,9 +43,9 @@ fn burst() -> impl Iterator<Item = (u64, Meta)> {
     (0..BURST).map(|i| (i, meta(i)))
 }
 
-/// Sends packet by packet, directly.
-pub(super) fn direct() -> Run {
-    let queue = queue(Drain::Caller);
+/// Sends packet by packet: directly past pfifo_fast, and through any qdisc that schedules.
+pub(super) fn each(kind: &str) -> Run {
+    let queue = queue(kind, Drain::Caller);
     Box::new(move |packets| {
         for i in 0..packets {
             let _ = black_box(queue.send(i, meta(i)));
@@ -47,9 +53,9 @@ pub(super) fn direct() -> Run {
     })
 }
 
-/// Sends bursts, directly.
-pub(super) fn bursts() -> Run {
-    let queue = queue(Drain::Caller);
+/// Sends bursts in the same way.
+pub(super) fn bursts(kind: &str) -> Run {
+    let queue = queue(kind, Drain::Caller);
     Box::new(move |packets| {
         for _ in 0..packets / BURST {
             black_box(queue.send_burst(&mut burst()));
@@ -59,9 +65,9 @@ pub(super) fn bursts() -> Run {
 
 /// Sends packet by packet or in bursts, by the sender to which the queue is biased.
 pub(super) fn owner(by_burst: bool) -> Run {
-    let Some(mut owner) = Owner::new(queue(Drain::Caller)) else {
+    let Some(mut owner) = Owner::new(queue(DIRECT, Drain::Caller)) else {
         // A system without membarrier(2) has no owners: their sends would take this way.
-        return if by_burst { bursts() } else { direct() };
+        return if by_burst { bursts(DIRECT) } else { each(DIRECT) };
     };
     Box::new(move |packets| {
         if by_burst {
@@ -78,7 +84,7 @@ pub(super) fn owner(by_burst: bool) -> Run {
 
 /// Sends through the admission list, packet by packet or in bursts: the service takes them.
 pub(super) fn listed(by_burst: bool) -> Run {
-    let queue = queue(Drain::Worker);
+    let queue = queue(DIRECT, Drain::Worker);
     Box::new(move |packets| {
         for _ in 0..packets / BURST {
             if by_burst {
