@@ -3,7 +3,7 @@
 use txweir_core::text::value::Words;
 use txweir_core::{Handle, Instant, PathConfig, Role, TxPath};
 
-use super::draw;
+use super::kinds::draw;
 use super::path::{By, Run, Sink, bursts, bursts_by};
 
 /// The classes of `drr_1k`.
