@@ -8,4 +8,5 @@ mod filtering;
 mod ledger;
 mod list;
 mod live;
+mod stock;
 mod umem;
