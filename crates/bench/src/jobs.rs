@@ -150,6 +150,7 @@ pub const JOBS: &[Job] = &[
     Job { name: "taprio", about: "taprio, two open gates, 64 packets standing", peer: false, make: taprio },
     Job { name: "hhf", about: "hhf, 64 packets standing, a few heavy flows of many", peer: false, make: hhf },
     Job { name: "ets", about: "ets, 16 bands at random, 4 of them strict", peer: false, make: ets },
+    Job { name: "fq-1k", about: "fq-20k with 1000 flows", peer: false, make: || paced(1_000, By::One) },
     Job {
         name: "fq-20k",
         about: "fq, 20 000 flows of 2 packets, each paced: 10 million packets a second",
@@ -191,6 +192,18 @@ pub const JOBS: &[Job] = &[
         about: "the same, by submit_burst",
         peer: false,
         make: || classes::htb(10_000, By::Burst),
+    },
+    Job {
+        name: "htb-50k",
+        about: "the same with 50 000 leaves",
+        peer: false,
+        make: || classes::htb(50_000, By::One),
+    },
+    Job {
+        name: "htb-50k-burst",
+        about: "the same, by submit_burst",
+        peer: false,
+        make: || classes::htb(50_000, By::Burst),
     },
     Job {
         name: "pipes-4k",

@@ -68,7 +68,8 @@ pub(super) fn htb(leaves: u16, by: By) -> Run {
     const ABOVE: &[&str] = &["rate", "1tbit", "burst", "1gb", "cburst", "1gb"];
     const LEAF: &[&str] =
         &["rate", "8kbit", "ceil", "1tbit", "burst", "100", "cburst", "1gb", "quantum", "1514"];
-    let path = with_classes("htb", 1 << 17, leaves + 1, |minor| match minor {
+    let pool = (8 * usize::from(leaves)).max(1 << 17);
+    let path = with_classes("htb", pool, leaves + 1, |minor| match minor {
         1 => (0, ABOVE),
         _ => (1, LEAF),
     });
