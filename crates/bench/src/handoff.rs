@@ -114,8 +114,6 @@ pub fn measure(options: Options, progress: &mut dyn FnMut(&str)) -> Result<Measu
         let mut set = ways::ways(&Devices { make: &null, poll: None }, producers)?;
         if producers == 1 {
             set.extend(ways::yardsticks());
-        } else if producers <= processors {
-            set.push(ways::word_passed_on(producers));
         }
         all.extend(series("null ring", &set, producers, options.rounds, options.packets, progress)?);
     }

@@ -368,36 +368,3 @@ pub(super) fn yardsticks() -> Vec<Way> {
         },
     ]
 }
-
-/// Tries in vain before a sender lets others run, of which one may be the next.
-const TRIES: u32 = 1024;
-
-/// Returns a yardstick for senders that share memory: a word that goes from one to the next.
-pub(super) fn word_passed_on(senders: usize) -> Way {
-    let turn = AtomicUsize::new(0);
-    let send = move |who: usize, n| {
-        for _ in 0..n {
-            let mut tries = 0_u32;
-            // The loop ends: each sender has as many turns as the others.
-            let mine = loop {
-                let now = turn.load(Ordering::Acquire);
-                if now % senders == who {
-                    break now;
-                }
-                tries += 1;
-                match tries.is_multiple_of(TRIES) {
-                    true => std::thread::yield_now(),
-                    false => std::hint::spin_loop(),
-                }
-            };
-            turn.store(mine + 1, Ordering::Release);
-        }
-    };
-    Way {
-        key: "a word",
-        about: "yardstick: a word is passed on to the next sender",
-        send: Box::new(send),
-        state: Box::new(String::new),
-        shown: Vec::new(),
-    }
-}
