@@ -9,12 +9,20 @@ use std::time::Instant;
 /// Times that each thread passes the word on.
 const TIMES: u32 = 100_000;
 
+/// Tries in vain before a thread lets others run: the other one may need its processor.
+const TRIES: u32 = 1024;
+
 /// Passes the word on whenever it has this remainder by two.
 fn pass_on(word: &AtomicU32, mine: u32) {
     for turn in 0..TIMES {
+        let mut tries = 0_u32;
         // The loop ends: the other thread has as many turns.
         while word.load(Ordering::Acquire) != 2 * turn + mine {
-            std::hint::spin_loop();
+            tries += 1;
+            match tries.is_multiple_of(TRIES) {
+                true => std::thread::yield_now(),
+                false => std::hint::spin_loop(),
+            }
         }
         word.store(2 * turn + mine + 1, Ordering::Release);
     }
