@@ -24,7 +24,7 @@ use crate::timers::Timers;
 /// completion interval.
 const COALESCE: Nanos = Nanos::from_micros(50);
 
-/// Most facts of frames that are gone whose memory is kept: 51 kB of them.
+/// Most facts of frames that are gone whose memory is kept: 63 kB of them.
 const UNUSED_MAX: usize = 256;
 
 /// The paths of a direction, and the line into which they send.
@@ -54,7 +54,7 @@ impl<D: Backend> Drain<D> {
         let (sender, crossed) = (Sender::default(), Crossed::default());
         let (held, hasher) = (VecDeque::new(), FlowHasher::new(seed));
         let unused = Vec::new();
-        Self { unused, port, exit, stats, held, sender, crossed, timers, hasher }
+        Self { port, exit, stats, held, sender, crossed, timers, unused, hasher }
     }
 
     /// Puts a frame into its path. Returns the queue, and true if it has passed the qdiscs
